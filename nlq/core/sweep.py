@@ -1,0 +1,259 @@
+"""From a spec file to the runs of a sweep.
+
+Order of expansion: arms as the file has them; for each arm its points (a grid's first axis varies slowest);
+for each point the seeds. A run that an arm already has is not listed again.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nlq.core.document import Document
+from nlq.core.errors import Mistake, NlqError, Position, SpecError, nearest
+from nlq.core.spec import RunSpec, mistakes_between, parse_run, spec_key, unknown_setting
+
+TOP_LEVEL = ("name", "baseline", "base", "arms", "grid", "points", "seeds")
+ARM_KEYS = ("label", "grid", "points")
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a sweep: the arm that it belongs to, its point on the grid, and its resolved spec."""
+
+    arm: str
+    label: str
+    point: Mapping[str, Any]
+    spec: RunSpec
+    key: str
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A named set of runs; `baseline` is the arm that the others are compared with."""
+
+    name: str
+    baseline: str
+    source: str
+    text: str
+    runs: tuple[PlannedRun, ...]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value and the place in the spec file that gave it."""
+
+    value: Any
+    position: Position | None
+
+
+Point = dict[str, Setting]
+
+
+@dataclass
+class _Arm:
+    name: str
+    label: str
+    settings: Point
+    points: list[Point]
+
+
+@dataclass
+class _Plan:
+    """A spec file being read; mistakes are gathered, not raised, so that all are told at once."""
+
+    document: Document
+    mistakes: list[Mistake] = field(default_factory=list)
+
+    def wrong(self, path: tuple[Any, ...], message: str, hint: str = "") -> None:
+        self.mistakes.append(Mistake(".".join(map(str, path)), message, self.document.at(*path), hint))
+
+    def get(self, path: tuple[Any, ...], kind: type, what: str, default: Any) -> Any:
+        node = self.document.data
+        for part in path:
+            node = node.get(part) if isinstance(node, dict) else None
+        if node is None:
+            return default
+        if not isinstance(node, kind):
+            self.wrong(path, f"must be {what}, found {node!r}")
+            return default
+        return node
+
+
+def expand(document: Document, resolve: Callable[[RunSpec], RunSpec]) -> Sweep:
+    """The sweep of a spec file. `resolve` fills what core cannot know (slots, vocabulary, digest of the data) and
+    raises SpecError where a name is unknown. Raises SpecError with every mistake of the file."""
+    plan = _Plan(document)
+    if not isinstance(document.data, dict):
+        raise SpecError([Mistake("", "must be a mapping with arms")], document.source)
+    _refuse_unknown(plan, (), document.data, TOP_LEVEL)
+    arms = _arms(plan)
+    seeds = _seeds(plan)
+    baseline = _baseline(plan, arms)
+    runs = list(_runs(plan, arms, seeds, resolve))
+    if plan.mistakes:
+        raise SpecError(plan.mistakes, document.source)
+    name = str(document.data.get("name") or document.source.rsplit("/", 1)[-1].split(".")[0])
+    return Sweep(name, baseline, document.source, document.text, tuple(runs))
+
+
+def _refuse_unknown(
+    plan: _Plan, path: tuple[Any, ...], names: Mapping[Any, Any], known: tuple[str, ...]
+) -> None:
+    for name in names:
+        if name not in known:
+            plan.wrong((*path, name), "unknown key", f"{name}: {nearest(str(name), known)}")
+
+
+def _seeds(plan: _Plan) -> list[Any]:
+    seeds = plan.get(("seeds",), list, "a list such as [0, 1, 2]", [0])
+    if not seeds:
+        plan.wrong(("seeds",), "the list is empty", "seeds: [0, 1, 2]")
+    for index, seed in enumerate(seeds):
+        if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
+            plan.wrong(("seeds", index), f"must be a whole number of at least 0, found {seed!r}")
+    return [seed for seed in seeds if isinstance(seed, int)] or [0]
+
+
+def _arms(plan: _Plan) -> list[_Arm]:
+    arms = plan.get(("arms",), dict, "a mapping of arm names to settings", {})
+    if not arms:
+        plan.wrong(("arms",), "a sweep needs at least one arm", "arms: {baseline: {}}")
+    base = _settings(plan, ("base",))
+    shared = _points(plan, ())
+    return [_arm(plan, name, base, shared) for name in arms]
+
+
+def _arm(plan: _Plan, name: Any, base: Point, shared: list[Point]) -> _Arm:
+    path = ("arms", name)
+    node = plan.get(path, dict, "a mapping of settings", {})
+    own = "grid" in node or "points" in node
+    label = plan.get((*path, "label"), str, "text", str(name))
+    return _Arm(str(name), label, {**base, **_settings(plan, path)}, _points(plan, path) if own else shared)
+
+
+def _settings(plan: _Plan, path: tuple[Any, ...]) -> Point:
+    node = plan.get(path, dict, "a mapping of settings", {})
+    own = {key: value for key, value in node.items() if path[0] != "arms" or key not in ARM_KEYS}
+    return _known(plan, _placed_settings(plan, path, own))
+
+
+def _placed_settings(plan: _Plan, path: tuple[Any, ...], node: Mapping[Any, Any]) -> Point:
+    return {name: Setting(value, plan.document.at(*place)) for name, place, value in _flat(path, node)}
+
+
+def _known(plan: _Plan, settings: Point) -> Point:
+    """The settings whose names exist; the others become mistakes."""
+    good: Point = {}
+    for name, setting in settings.items():
+        mistake = unknown_setting(name)
+        if mistake:
+            plan.mistakes.append(Mistake(name, mistake.message, setting.position, mistake.hint))
+        else:
+            good[name] = setting
+    return good
+
+
+def _flat(
+    path: tuple[Any, ...], node: Mapping[Any, Any], prefix: str = ""
+) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
+    """(dotted name, path in the file, value) of everything below a mapping."""
+    for key, value in node.items():
+        if isinstance(value, dict):
+            yield from _flat((*path, key), value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", (*path, key), value
+
+
+def _points(plan: _Plan, path: tuple[Any, ...]) -> list[Point]:
+    """Points of the sweep (path is empty) or of an arm, from `points` or from `grid`."""
+    listed = plan.get((*path, "points"), list, "a list of settings", None)
+    grid = plan.get((*path, "grid"), dict, "a mapping of settings to lists", None)
+    if listed is not None and grid is not None:
+        plan.wrong((*path, "points"), "grid and points are both given; keep one")
+    if listed is not None:
+        return _listed_points(plan, (*path, "points"), listed)
+    if grid == {}:
+        plan.wrong((*path, "grid"), "the grid is empty", "grid: {optim.lr_max: [1e-3, 2e-3]}")
+    return _grid_points(plan, (*path, "grid"), grid or {})
+
+
+def _listed_points(plan: _Plan, path: tuple[Any, ...], listed: list[Any]) -> list[Point]:
+    if not listed:
+        plan.wrong(path, "the list is empty")
+    points = []
+    for index, node in enumerate(listed):
+        if isinstance(node, dict):
+            points.append(_known(plan, _placed_settings(plan, (*path, index), node)))
+        else:
+            plan.wrong((*path, index), f"must be a mapping of settings, found {node!r}")
+    return points
+
+
+def _grid_points(plan: _Plan, path: tuple[Any, ...], grid: Mapping[Any, Any]) -> list[Point]:
+    axes = [_axis(plan, name, place, values) for name, place, values in _flat(path, grid)]
+    return [dict(combination) for combination in itertools.product(*filter(None, axes))]
+
+
+def _axis(plan: _Plan, name: str, path: tuple[Any, ...], values: Any) -> list[tuple[str, Setting]]:
+    if not isinstance(values, list) or not values:
+        what = "the list is empty" if values == [] else f"must be a list of values, found {values!r}"
+        plan.wrong(path, what, f"{name}: [1e-3, 2e-3]")
+        return []
+    if not _known(plan, {name: Setting(values, plan.document.at(*path))}):
+        return []
+    return [(name, Setting(value, plan.document.at(*path, index))) for index, value in enumerate(values)]
+
+
+def _baseline(plan: _Plan, arms: list[_Arm]) -> str:
+    names = [arm.name for arm in arms]
+    default = "baseline" if "baseline" in names or not names else names[0]
+    baseline = str(plan.document.data.get("baseline", default))
+    if names and baseline not in names:
+        plan.wrong(("baseline",), f'no arm is named "{baseline}"', nearest(baseline, names))
+    return baseline
+
+
+def _runs(
+    plan: _Plan, arms: list[_Arm], seeds: list[Any], resolve: Callable[[RunSpec], RunSpec]
+) -> Iterator[PlannedRun]:
+    seen = set()
+    for arm in arms:
+        for point, seed in itertools.product(arm.points, seeds):
+            spec = _resolved(plan, arm, {**arm.settings, **point}, seed, resolve)
+            if spec is None or (arm.name, spec_key(spec)) in seen:
+                continue
+            seen.add((arm.name, spec_key(spec)))
+            values = {name: setting.value for name, setting in point.items()}
+            yield PlannedRun(arm.name, arm.label, values, spec, spec_key(spec))
+
+
+def _resolved(
+    plan: _Plan, arm: _Arm, settings: Point, seed: int, resolve: Callable[[RunSpec], RunSpec]
+) -> RunSpec | None:
+    spec, mistakes = parse_run({name: s.value for name, s in settings.items()}, seed)
+    if spec is not None:
+        mistakes = list(mistakes_between(spec))
+    if spec is None:
+        wrong = {m.path for m in mistakes}
+        spec, _ = parse_run({n: s.value for n, s in settings.items() if n not in wrong}, seed)
+    resolved = None
+    try:
+        resolved = resolve(spec) if spec is not None else None
+    except SpecError as error:
+        mistakes += error.mistakes
+    except NlqError as error:
+        mistakes.append(Mistake("", f'arm "{arm.name}": {error.message}', hint=error.hint))
+    plan.mistakes += [_placed(m, settings) for m in mistakes]
+    return None if mistakes else resolved
+
+
+def _placed(mistake: Mistake, settings: Point) -> Mistake:
+    """The mistake with the place of the setting that it is about, or of the closest one above it."""
+    parts = mistake.path.split(".")
+    for end in range(len(parts), 0, -1):
+        name = ".".join(parts[:end])
+        places = [s.position for n, s in settings.items() if n == name or n.startswith(f"{name}.")]
+        if places and end > 1:
+            return Mistake(mistake.path, mistake.message, places[0], mistake.hint)
+    return mistake

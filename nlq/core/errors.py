@@ -47,9 +47,7 @@ class SpecError(NlqError):
         where = self.source
         if mistake.position:
             where += f":{mistake.position.line}:{mistake.position.column}"
-        return (
-            f"{where}: {mistake.path}: {mistake.message}" if mistake.path else f"{where}: {mistake.message}"
-        )
+        return f"{where}: {mistake.path}: {mistake.message}" if mistake.path else f"{where}: {mistake.message}"
 
     def _hints(self) -> list[str]:
         return list(dict.fromkeys(m.hint for m in self.mistakes if m.hint))

@@ -11,9 +11,7 @@ from nlq.core.errors import Mistake, nearest
 
 SLOTS = ("query", "key", "value", "output", "attention", "mlp", "positions")
 
-EXECUTION = frozenset(
-    {"data.path", "data.tokenizer_path", "model.variant", "optim.lr_min_ratio", "train.micro_batch"}
-)
+EXECUTION = frozenset({"data.path", "data.tokenizer_path", "model.variant", "optim.lr_min_ratio", "train.micro_batch"})
 """Settings that are recorded but not hashed: they say how or where, never what the numbers are."""
 
 ADDED_LATER: Mapping[str, Any] = {}
@@ -48,21 +46,15 @@ class DataSpec(Settings):
     """Which text, how it becomes tokens, and in which order they are read."""
 
     corpus: str = Field("stdlib", description="where the text comes from: stdlib, text")
-    path: str | None = Field(
-        None, description="file, folder or glob of corpus text, relative to the spec file"
-    )
+    path: str | None = Field(None, description="file, folder or glob of corpus text, relative to the spec file")
     tokenizer: str = Field("bytes", description="bytes or gpt2")
     tokenizer_path: str | None = Field(None, description="folder that holds the tokenizer's vocabulary files")
     plan: Literal["windows", "paper"] = Field(
         "windows",
         description="order of the training windows: disjoint and shuffled, or drawn as the paper's code does",
     )
-    val_fraction: Real = Field(
-        0.05, gt=0, lt=0.5, description="share of the documents held out, by document hash"
-    )
-    sha256: str | None = Field(
-        None, description="digest of the prepared tokens; filled in when they are prepared"
-    )
+    val_fraction: Real = Field(0.05, gt=0, lt=0.5, description="share of the documents held out, by document hash")
+    sha256: str | None = Field(None, description="digest of the prepared tokens; filled in when they are prepared")
 
 
 class ModelSpec(Settings):
@@ -71,14 +63,10 @@ class ModelSpec(Settings):
     variant: str = Field("baseline", description="named system of variants.yaml that fills the slots")
     layers: Whole = Field(4, ge=1, description="number of blocks")
     heads: Whole = Field(4, ge=1, description="query heads")
-    kv_heads: Whole | None = Field(
-        None, ge=1, description="key and value heads; as many as heads unless given"
-    )
+    kv_heads: Whole | None = Field(None, ge=1, description="key and value heads; as many as heads unless given")
     width: Whole = Field(128, ge=1, description="width of the residual stream")
     context: Whole = Field(128, ge=1, description="tokens a sequence")
-    vocab: Whole | None = Field(
-        None, ge=2, description="rows of the embedding; the tokenizer's, rounded up to 64"
-    )
+    vocab: Whole | None = Field(None, ge=2, description="rows of the embedding; the tokenizer's, rounded up to 64")
     tied: bool = Field(True, description="the head shares the embedding's weights")
     query: Slot = Field({}, description="component of the query map: kind and its options")
     key: Slot = Field({}, description="component of the key map")
@@ -96,9 +84,7 @@ class OptimSpec(Settings):
     lr_min: Real | None = Field(
         None, ge=0, description="learning rate after the decay; lr_min_ratio × lr_max unless given"
     )
-    lr_min_ratio: Real | None = Field(
-        None, ge=0, le=1, description="lr_min as a share of lr_max; 0.1 unless given"
-    )
+    lr_min_ratio: Real | None = Field(None, ge=0, le=1, description="lr_min as a share of lr_max; 0.1 unless given")
     weight_decay: Real = Field(0.1, ge=0, description="decay of every tensor of two or more dimensions")
     beta1: Real = Field(0.9, ge=0, lt=1, description="decay of the first moment")
     beta2: Real = Field(0.95, ge=0, lt=1, description="decay of the second moment")
@@ -116,17 +102,13 @@ class TrainSpec(Settings):
 
     steps: Whole = Field(300, ge=1, description="updates")
     batch_tokens: Whole = Field(2048, ge=1, description="tokens a step, a multiple of model.context")
-    micro_batch: Whole | None = Field(
-        None, ge=1, description="sequences a forward pass; the whole batch unless given"
-    )
+    micro_batch: Whole | None = Field(None, ge=1, description="sequences a forward pass; the whole batch unless given")
     eval_every: Whole = Field(50, ge=1, description="steps between evaluations")
     eval_windows: Whole = Field(128, ge=1, description="validation windows an evaluation")
     report_step: Whole | None = Field(
         None, ge=0, description="step whose evaluation the tables show; the last unless given"
     )
-    precision: Literal["float32", "bf16", "float64"] = Field(
-        "float32", description="arithmetic of the forward pass"
-    )
+    precision: Literal["float32", "bf16", "float64"] = Field("float32", description="arithmetic of the forward pass")
 
 
 class RunSpec(Settings):
@@ -175,9 +157,7 @@ def mistakes_between(spec: RunSpec) -> Iterator[Mistake]:
     """Settings that are each valid but do not fit together."""
     model, optim, train = spec.model, spec.optim, spec.train
     if model.width % model.heads:
-        yield Mistake(
-            "model.heads", f"{model.heads} heads do not divide width {model.width}", hint=_divisors(model)
-        )
+        yield Mistake("model.heads", f"{model.heads} heads do not divide width {model.width}", hint=_divisors(model))
     if model.kv_heads and model.heads % model.kv_heads:
         yield Mistake("model.kv_heads", f"{model.kv_heads} key/value heads do not divide {model.heads} heads")
     if train.batch_tokens % model.context:
@@ -207,10 +187,8 @@ def _divisors(model: ModelSpec) -> str:
 
 def setting_names() -> dict[str, str]:
     """Every dotted name a spec may set, with its description; a slot's own options are not listed."""
-    groups = {"data": DataSpec, "model": ModelSpec, "optim": OptimSpec, "train": TrainSpec}
-    return {
-        f"{g}.{n}": f.description or "" for g, group in groups.items() for n, f in group.model_fields.items()
-    }
+    groups: dict[str, type[Settings]] = {"data": DataSpec, "model": ModelSpec, "optim": OptimSpec, "train": TrainSpec}
+    return {f"{g}.{n}": f.description or "" for g, group in groups.items() for n, f in group.model_fields.items()}
 
 
 def unknown_setting(name: str) -> Mistake | None:
@@ -259,9 +237,7 @@ def dotted(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested dicts as dotted names; the inverse of `nested`. An empty dict sets nothing."""
     out: dict[str, Any] = {}
     for name, value in tree.items():
-        out.update(
-            dotted(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-        )
+        out.update(dotted(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
     return out
 
 

@@ -97,9 +97,7 @@ def expand(document: Document, resolve: Callable[[RunSpec], RunSpec]) -> Sweep:
     return Sweep(name, baseline, document.source, document.text, tuple(runs))
 
 
-def _refuse_unknown(
-    plan: _Plan, path: tuple[Any, ...], names: Mapping[Any, Any], known: tuple[str, ...]
-) -> None:
+def _refuse_unknown(plan: _Plan, path: tuple[Any, ...], names: Mapping[Any, Any], known: tuple[str, ...]) -> None:
     for name in names:
         if name not in known:
             plan.wrong((*path, name), "unknown key", f"{name}: {nearest(str(name), known)}")

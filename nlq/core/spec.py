@@ -210,10 +210,14 @@ def parse_run(settings: Mapping[str, Any], seed: Any) -> tuple[RunSpec | None, l
 
 
 def _mistake(error: dict[str, Any]) -> Mistake:
-    path = ".".join(str(part) for part in error["loc"])
+    return Mistake(".".join(str(part) for part in error["loc"]), field_message(error))
+
+
+def field_message(error: Mapping[str, Any]) -> str:
+    """One of pydantic's errors in words, with what was found."""
     message = error["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
-    return Mistake(path, message if "found" in message else f"{message}, found {error['input']!r}")
+    return message if "found" in message else f"{message}, found {error['input']!r}"
 
 
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:

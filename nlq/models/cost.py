@@ -1,0 +1,62 @@
+"""What a model costs, counted from its own modules on PyTorch's meta device: nothing is allocated."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from nlq.core.spec import ModelSpec
+from nlq.models.build import build_on_meta
+from nlq.models.transformer import Transformer, token_losses
+
+
+class Cost(NamedTuple):
+    """Exact counts of one model.
+
+    `non_embedding_params` leaves out token embedding and positions (Kaplan et al. 2020); `flops_per_token` are the
+    matrix products of a training step, forward and twice that backward, attention uncut by the causal mask (Chowdhery
+    et al. 2022, appendix B); `activation_bytes` is what one float32 sequence keeps for its backward pass.
+    """
+
+    total_params: int
+    non_embedding_params: int
+    flops_per_token: int
+    activation_bytes: int
+
+
+def cost(spec: ModelSpec) -> Cost:
+    """The cost of the model of a resolved spec."""
+    model = build_on_meta(spec)
+    tokens_BT = torch.zeros(1, spec.context, dtype=torch.long, device="meta")
+    with FlopCounterMode(display=False) as counter:
+        activation_bytes = _kept_for_backward(model, tokens_BT)
+    total, embedding = count_parameters(model), count_parameters(model.embedding) + count_parameters(model.positions)
+    return Cost(total, total - embedding, 3 * counter.get_total_flops() // spec.context, activation_bytes)
+
+
+def count_parameters(module: nn.Module) -> int:
+    """Numbers in all distinct parameters; a shared tensor counts once."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def training_bytes(one: Cost, micro_batch: int) -> int:
+    """Memory of one training process beyond PyTorch itself: weights, gradients and two moments in float32, and the
+    activations of one micro-batch."""
+    return 16 * one.total_params + micro_batch * one.activation_bytes
+
+
+def _kept_for_backward(model: Transformer, tokens_BT: Tensor) -> int:
+    sizes: dict[int, int] = {}
+    weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in weights:
+            sizes[storage._cdata] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        loss = token_losses(model, tokens_BT, tokens_BT).mean()
+    del loss
+    return sum(sizes.values())

@@ -1,0 +1,44 @@
+"""GELU(X W_up) W_down, with the exact (erf) GELU."""
+
+from typing import Literal
+
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from nlq.core.errors import NlqError
+from nlq.core.spec import Real, Whole
+from nlq.models.layers import Linear
+from nlq.models.slots import ComponentOptions, SlotShape
+
+
+class Options(ComponentOptions):
+    """Width of the hidden layer."""
+
+    kind: Literal["gelu"] = "gelu"
+    ratio: Real = Field(4.0, gt=0, description="hidden width as a multiple of the model's width, rounded down")
+    hidden: Whole | None = Field(None, ge=1, description="hidden width itself, where ratio cannot say it exactly")
+
+
+class Gelu(nn.Module):
+    """The two-layer feed-forward of GPT-2, without biases."""
+
+    def __init__(self, width: int, hidden: int, residual_scale: float) -> None:
+        super().__init__()
+        self.up = Linear(width, hidden)
+        self.down = Linear(hidden, width, residual_scale)
+
+    def forward(self, x_BTD: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        """Position by position."""
+        h_BTM = functional.gelu(self.up(x_BTD))
+        y_BTD: Tensor = self.down(h_BTM)
+        return y_BTD
+
+
+def build(options: Options, shape: SlotShape) -> nn.Module:
+    """Raises NlqError where the hidden layer would be empty."""
+    hidden = options.hidden or int(options.ratio * shape.width_in)
+    if hidden < 1:
+        raise NlqError(f"ratio {options.ratio} of width {shape.width_in} leaves no hidden unit", "model.mlp.ratio: 4")
+    return Gelu(shape.width_in, hidden, shape.residual_scale)

@@ -46,4 +46,5 @@ class Block(nn.Module):
 
 
 def _split(x_BTE: Float[Tensor, "B T E"], heads: int) -> Float[Tensor, "B heads T K"]:
-    return x_BTE.view(*x_BTE.shape[:2], heads, -1).transpose(1, 2)
+    x_BHTK: Tensor = x_BTE.view(*x_BTE.shape[:2], heads, -1).transpose(1, 2)
+    return x_BHTK

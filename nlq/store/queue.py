@@ -9,22 +9,12 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from nlq.core.run import FINISHED, Provenance, State
+from nlq.core.run import FINISHED, Process, Provenance, State
 from nlq.core.spec import RunSpec
 from nlq.core.sweep import PlannedRun, Sweep
 from nlq.store.database import immediate, open_writable, utc_now
 
 RUN_ID_LENGTH = 12
-
-
-@dataclass(frozen=True)
-class Process:
-    """A process that can be told from a later one with the same number: its start time and the boot it belongs to."""
-
-    host: str
-    boot_id: str
-    pid: int
-    started: str
 
 
 @dataclass(frozen=True)
@@ -107,8 +97,9 @@ class Queue:
         p = provenance
         with immediate(self.db):
             self.db.execute(
-                "UPDATE attempts SET started_at_utc = ?, heartbeat_at_utc = ?, device = ?, threads = ?, nlq_version = ?,"
-                " torch_version = ?, python_version = ?, git_commit = ?, git_dirty = ? WHERE token = ?",
+                "UPDATE attempts SET started_at_utc = ?, heartbeat_at_utc = ?, device = ?, threads = ?,"
+                " nlq_version = ?, torch_version = ?, python_version = ?, git_commit = ?, git_dirty = ?"
+                " WHERE token = ?",
                 [utc_now(), utc_now(), p.device, p.threads, p.nlq_version, p.torch_version, p.python_version]
                 + [p.git_commit, p.git_dirty, token],
             )
@@ -154,7 +145,8 @@ class Queue:
     def open_attempts(self) -> list[OpenAttempt]:
         """Attempts that have not ended, of all schedulers."""
         rows = self.db.query(
-            "SELECT run_id, attempts.* FROM attempts JOIN runs USING (run) WHERE ended IS NULL ORDER BY attempts.attempt"
+            "SELECT run_id, attempts.* FROM attempts JOIN runs USING (run) WHERE ended IS NULL"
+            " ORDER BY attempts.attempt"
         )
         return [_open_attempt(row) for row in rows]
 

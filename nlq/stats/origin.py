@@ -1,0 +1,130 @@
+"""Where the numbers of a table or figure come from, and what a reader must know before trusting them."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from nlq.core.run import Provenance, State
+from nlq.stats.compare import compare
+from nlq.stats.selection import Selection
+
+UNFINISHED = (State.QUEUED, State.RUNNING, State.FAILED, State.CANCELLED, State.LOST)
+
+
+def origin(selection: Selection) -> str:
+    """One line: the sweep, the number of its runs, the commits and the seeds."""
+    runs = selection.traces()
+    commits = sorted({_commit(p) for p in _provenances(selection)}) or ["unknown"]
+    seeds = sorted({t.seed for t in runs})
+    return (
+        f"sweep {selection.sweep.name} · {plural(len(runs), 'run')} · {_listed('commit', commits)} · "
+        f"{_listed('seed', seeds)}"
+    )
+
+
+def where(selection: Selection) -> str:
+    """One line: the step and the splits that are compared."""
+    step, chosen, shown = selection.at
+    if step is None:
+        return "no step has been evaluated by every finished run"
+    picked = f"; each arm's best point chosen on {chosen}" if _has_choice(selection) else ""
+    return f"validation loss at step {step:,}, split {shown}{picked}"
+
+
+def remarks(selection: Selection) -> list[str]:
+    """What limits the comparison, one sentence each; empty when nothing does."""
+    sources = (_preview, _unfinished, _shorter, _single_seed, _unmatched, _unpaired, _budgets, _mixed)
+    return [line for source in sources for line in source(selection)]
+
+
+def plural(count: int, noun: str) -> str:
+    """The count with its noun: "1 run", "2 runs"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _listed(noun: str, values: Iterable[object]) -> str:
+    texts = [str(value) for value in values]
+    shown = ", ".join(texts[:6]) + (", …" if len(texts) > 6 else "")
+    return f"{noun}{'s' if len(texts) > 1 else ''} {shown}"
+
+
+def _commit(provenance: Provenance) -> str:
+    commit = (provenance.git_commit or "unknown")[:7]
+    return f"{commit}+changes" if provenance.git_dirty else commit
+
+
+def _provenances(selection: Selection) -> list[Provenance]:
+    return [p for t in selection.traces() if (p := t.member.run.provenance) is not None]
+
+
+def _has_choice(selection: Selection) -> bool:
+    return any(len(points) > 1 for points in selection.points.values())
+
+
+def _preview(selection: Selection) -> Iterator[str]:
+    if selection.preview:
+        yield "no run is finished: a preview, read before the learning rate has decayed"
+
+
+def _unfinished(selection: Selection) -> Iterator[str]:
+    counts = Counter(t.member.run.state for t in selection.traces())
+    parts = [f"{counts[state]} {state}" for state in UNFINISHED if counts[state]]
+    if parts:
+        yield f"without a result: {sum(counts[s] for s in UNFINISHED)} of {counts.total()} runs ({', '.join(parts)})"
+
+
+def _shorter(selection: Selection) -> Iterator[str]:
+    step = selection.at.step
+    if step is not None and step < selection.report_step and not selection.preview:
+        yield f"curves differ in length: compared at step {step:,}, the last that all have"
+
+
+def _single_seed(selection: Selection) -> Iterator[str]:
+    if len({t.seed for t in selection.traces()}) == 1:
+        yield "one seed: compares two checkpoints, not two architectures"
+
+
+def _others(selection: Selection) -> Iterator[str]:
+    return (arm for arm in selection.best if arm != selection.sweep.baseline)
+
+
+def _unmatched(selection: Selection) -> Iterator[str]:
+    arms = [arm for arm in _others(selection) if compare(selection, selection.best[arm]).matched is False]
+    if arms:
+        yield f"unmatched data: {', '.join(arms)} did not read the baseline's batches"
+
+
+def _unpaired(selection: Selection) -> Iterator[str]:
+    base = selection.losses(selection.reference)
+    for arm in _others(selection):
+        own = selection.losses(selection.best[arm])
+        common = base.keys() & own.keys()
+        if base and own and not common:
+            yield f"{arm}: no seed in common with the baseline, so no difference"
+        elif common and len(common) < len(own):
+            yield f"{arm}: differences over the {plural(len(common), 'seed')} that the baseline has too"
+
+
+def _budgets(selection: Selection) -> Iterator[str]:
+    budgets: dict[str, list[str]] = {}
+    for arm, points in selection.points.items():
+        seeds = max(len(p.traces) for p in points)
+        budgets.setdefault(f"{plural(len(points), 'point')} × {plural(seeds, 'seed')}", []).append(arm)
+    if len(budgets) > 1:
+        yield "budgets differ: " + "; ".join(f"{', '.join(arms)} {budget}" for budget, arms in budgets.items())
+
+
+def _mixed(selection: Selection) -> Iterator[str]:
+    found = _provenances(selection)
+    columns = {
+        "commits": Counter(_commit(p) for p in found),
+        "nlq versions": Counter(p.nlq_version for p in found),
+        "torch versions": Counter(p.torch_version for p in found),
+        "devices": Counter(p.device for p in found),
+    }
+    for what, counts in columns.items():
+        if len(counts) > 1:
+            runs = ", ".join(f"{value} ({plural(count, 'run')})" for value, count in counts.items())
+            yield f"runs mix {what}: {runs}"
+    dirty = sum(bool(p.git_dirty) for p in found)
+    if dirty:
+        yield f"{plural(dirty, 'run')} of {len(found)} came from a working tree with uncommitted changes"

@@ -1,0 +1,21 @@
+"""What tables and figures read from: the part of the store's reader that they use."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import pandas as pd
+
+from nlq.core.run import EvalPoint, SweepRecord
+
+
+class Source(Protocol):
+    """Anything that gives sweeps, evaluations and steps; `nlq.store.reader.Reader` is one."""
+
+    def sweep(self, name: str | None = None) -> SweepRecord:
+        """The sweep of that name, the latest when None. Raises NlqError when there is none."""
+
+    def evals(self, run_ids: Iterable[str]) -> dict[str, list[EvalPoint]]:
+        """Evaluations of each run, by step."""
+
+    def steps(self, run_ids: Iterable[str]) -> pd.DataFrame:
+        """Columns run_id, step, loss_nats, grad_norm, lr, step_ms; one row an update."""

@@ -1,0 +1,54 @@
+"""The device that a run trains on, and the arithmetic that it trains in."""
+
+import platform
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
+
+import torch
+
+from nlq.core.errors import NlqError
+from nlq.core.spec import RunSpec
+
+
+class Device(NamedTuple):
+    """A place to compute: "cpu" or one CUDA device, with its name as a person knows it."""
+
+    torch_device: torch.device
+    name: str
+
+
+def open_device(name: str, threads: int) -> Device:
+    """Take a device ("cpu", "cuda:0"). On the CPU the same spec then gives the same bits at the same thread count.
+
+    Raises NlqError when there is no such device.
+    """
+    torch.set_num_threads(threads)
+    if name == "cpu":
+        torch.use_deterministic_algorithms(True)
+        return Device(torch.device("cpu"), _processor_name())
+    if not torch.cuda.is_available():
+        raise NlqError(
+            f'no device "{name}": PyTorch {torch.__version__} sees no CUDA GPU here', "what was found: nlq doctor"
+        )
+    return Device(torch.device(name), torch.cuda.get_device_name(name))
+
+
+def parameter_dtype(spec: RunSpec) -> torch.dtype:
+    """The type that weights and optimiser state are kept in."""
+    return torch.float64 if spec.train.precision == "float64" else torch.float32
+
+
+def forward_context(spec: RunSpec, device: torch.device) -> AbstractContextManager[object]:
+    """The context of a forward pass: autocast for bf16, nothing otherwise."""
+    if spec.train.precision == "bf16":
+        return torch.autocast(device.type, dtype=torch.bfloat16)
+    return nullcontext()
+
+
+def _processor_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123 - a kernel file, where there is one
+            names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()

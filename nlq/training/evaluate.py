@@ -1,0 +1,58 @@
+"""Loss on fixed validation windows, with the sums that later statistics need."""
+
+import time
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nlq.core.run import EvalRow, WindowLosses
+from nlq.core.spec import RunSpec
+from nlq.data.plan import EvalSet
+from nlq.models.transformer import token_losses
+from nlq.training.device import forward_context
+
+TOKENS_A_PASS = 16384
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module, sets: Iterable[EvalSet], spec: RunSpec, device: torch.device, step: int, data_hash: str
+) -> list[EvalRow]:
+    """One row for each split, before update `step`."""
+    return [_evaluate_split(model, one, spec, device, step, data_hash) for one in sets]
+
+
+def _evaluate_split(
+    model: nn.Module, one: EvalSet, spec: RunSpec, device: torch.device, step: int, data_hash: str
+) -> EvalRow:
+    began = time.perf_counter()
+    losses_WT = _window_token_losses(model, one, spec, device)
+    windows = _sums(losses_WT, one.doc_ids_WT)
+    mean = float(losses_WT.mean())
+    eval_ms = 1000 * (time.perf_counter() - began)
+    return EvalRow(step, one.split, mean, losses_WT.size, eval_ms, data_hash, windows)
+
+
+def _window_token_losses(model: nn.Module, one: EvalSet, spec: RunSpec, device: torch.device) -> np.ndarray:
+    """Loss of every predicted token, float64 [W, T]."""
+    windows_a_pass = max(1, TOKENS_A_PASS // spec.model.context)
+    parts: list[Tensor] = []
+    for first in range(0, len(one.x_WT), windows_a_pass):
+        x_BT, y_BT = (torch.from_numpy(a[first : first + windows_a_pass]).to(device) for a in (one.x_WT, one.y_WT))
+        with forward_context(spec, device):
+            parts.append(token_losses(model, x_BT, y_BT).double().cpu())
+    return torch.cat(parts).numpy()
+
+
+def _sums(losses_WT: np.ndarray, doc_ids_WT: np.ndarray | None) -> WindowLosses:
+    windows, context = losses_WT.shape
+    window_tokens = np.full(windows, context, dtype=np.int64)
+    none = np.zeros(0, dtype=np.int64)
+    if doc_ids_WT is None:
+        return WindowLosses(losses_WT.sum(1), window_tokens, none, none.astype(np.float64), none)
+    ids, place = np.unique(doc_ids_WT, return_inverse=True)
+    doc_sums = np.bincount(place.ravel(), weights=losses_WT.ravel())
+    doc_tokens = np.bincount(place.ravel())
+    return WindowLosses(losses_WT.sum(1), window_tokens, ids.astype(np.int64), doc_sums, doc_tokens.astype(np.int64))

@@ -1,0 +1,17 @@
+"""The synthetic sweeps of tests/unit/stats/fake.py, for the tables' tests."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def fake():
+    path = Path(__file__).parents[1] / "stats" / "fake.py"
+    spec = importlib.util.spec_from_file_location("nlq_fake_sweeps", path)
+    if spec.name not in sys.modules:
+        sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[spec.name])
+    return sys.modules[spec.name]

@@ -1,0 +1,127 @@
+"""Synthetic sweeps: a reader that lives in memory, with curves whose every number is a formula."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from nlq.core.errors import NlqError
+from nlq.core.run import EvalPoint, Member, Provenance, RunRecord, State, SweepRecord
+
+BASE_PARAMS = 84_953_856
+
+
+@dataclass
+class Arm:
+    """An arm of a synthetic sweep: `gain` nats below the baseline at the end, at its best learning rate."""
+
+    name: str
+    label: str
+    gain: float = 0.0
+    extra_params: int = 0
+    points: tuple[dict, ...] = ()
+    seeds: tuple[int, ...] = (0, 1)
+    diverged: dict = field(default_factory=dict)  # (point index, seed) -> step
+    state: dict = field(default_factory=dict)  # (point index, seed) -> (State, steps done)
+    steps: int | None = None
+    data: str = "same"
+    commit: str = "12e65b3aa"
+    dirty: bool = False
+
+
+@dataclass
+class Fake:
+    """The part of the reader that tables and figures use."""
+
+    record: SweepRecord | None
+    rows: dict
+    table: pd.DataFrame
+
+    def sweep(self, name: str | None = None) -> SweepRecord:
+        if self.record is None or (name and name != self.record.name):
+            raise NlqError(f'no sweep "{name}"')
+        return self.record
+
+    def evals(self, run_ids: Iterable[str]) -> dict:
+        return {run_id: self.rows[run_id] for run_id in run_ids if run_id in self.rows}
+
+    def steps(self, run_ids: Iterable[str]) -> pd.DataFrame:
+        return self.table[self.table.run_id.isin(list(run_ids))]
+
+
+def lr_points(*rates: float) -> tuple[dict, ...]:
+    return tuple({"optim.lr_max": rate} for rate in rates)
+
+
+ARMS = (
+    Arm("baseline", "Baseline"),
+    Arm("identity", "W_Q = I", 0.004, -7_077_888),
+    Arm("mlp-4.75", "MLP 4.75", 0.0276, 10_616_832),
+    Arm("nonlinear-q", "Res. GELU α-λ ⭐", 0.05, 18_432),
+)
+
+
+def make(arms=ARMS, name="wd-lr-grid", steps=300, every=50, rates=(1e-3, 2e-3), splits=("select", "confirm")) -> Fake:
+    members, rows, frames = [], {}, []
+    for arm in arms:
+        for index, point in enumerate(arm.points or lr_points(*rates)):
+            for seed in arm.seeds:
+                member, evals, frame = _run(arm, index, point, seed, arm.steps or steps, every, splits)
+                members.append(member)
+                rows[member.run.run_id] = evals
+                frames.append(frame)
+    record = SweepRecord(name, arms[0].name if arms else "baseline", "2026-01-01T00:00:00Z", tuple(members))
+    return Fake(record, rows, pd.concat(frames) if frames else pd.DataFrame())
+
+
+def _run(arm, index, point, seed, steps, every, splits):
+    state, done = arm.state.get((index, seed), (State.COMPLETED, steps))
+    lost = arm.diverged.get((index, seed))
+    if lost is not None:
+        state, done = State.DIVERGED, lost
+    run_id = f"{arm.name}-{index}-{seed}"
+    at = [s for s in sorted({*range(0, steps + 1, every), steps}) if s <= done]
+    evals = [
+        EvalPoint(s, split, curve(arm, point, seed, s, steps, split), 4096, f"{arm.data}-{seed}-{s}")
+        for s in at
+        for split in splits
+    ]
+    rng = np.random.default_rng([seed, 7])
+    x = np.arange(min(done, steps))
+    noise = rng.normal(0, 0.04, steps)[: len(x)]
+    train = np.array([curve(arm, point, seed, s, steps, "train") for s in x]) + noise
+    if lost is not None and len(train):
+        train[-1] = math.nan
+    frame = pd.DataFrame(
+        {"run_id": run_id, "step": x, "loss_nats": train, "grad_norm": 1.0, "lr": 1e-3, "step_ms": 9.0}
+    )
+    lr = point.get("optim.lr_max", 1e-3)
+    spec = {
+        "optim": {
+            "lr_max": lr,
+            "lr_min": point.get("optim.lr_min", lr / 10),
+            "weight_decay": point.get("optim.weight_decay", 0.1),
+        },
+        "train": {"steps": steps, "report_step": steps},
+        "seed": seed,
+    }
+    provenance = Provenance("host", "cpu", 1, "0.1.0", "2.11.0", "3.12", arm.commit, arm.dirty)
+    run = RunRecord(
+        run_id, f"key-{run_id}", state, spec, seed, BASE_PARAMS + arm.extra_params, None, None, steps, done, None, None,
+        lost, None, None, "2026-01-01T00:00:00Z", None, None, provenance if done else None,
+    )  # fmt: skip
+    return Member(arm.name, arm.label, point, run), evals, frame
+
+
+def curve(arm, point, seed, step, steps, split):
+    """Loss in nats: a decay from 5.5 to 2.94, lower by the arm's gain, higher away from the rate 2e-3."""
+    lr = point.get("optim.lr_max", 1e-3)
+    wd = point.get("optim.weight_decay", 0.1)
+    progress = step / steps
+    decay = 2.56 * math.exp(-9 * progress**0.7)
+    miss = 0.0209 * math.log(lr / 2e-3) ** 2 + 0.05 * abs(wd - 0.1)
+    ripple = 0.002 * math.sin(17 * progress + seed) + 0.0015 * math.cos(5 * seed + len(arm.name))
+    shift = {"select": 0.0, "confirm": 0.003, "val": 0.0, "train": -0.01}[split]
+    return 2.9441 + decay + (miss - arm.gain) * min(1.0, 0.1 + progress) + ripple * min(1, 4 * progress) + shift

@@ -80,16 +80,6 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Process:
-    """A process that can be told from a later one of the same number: when it started, and in which boot."""
-
-    host: str
-    boot_id: str
-    pid: int
-    started: str
-
-
-@dataclass(frozen=True)
 class Provenance:
     """Where and with what an attempt ran."""
 

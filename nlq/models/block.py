@@ -42,9 +42,9 @@ class Block(nn.Module):
     def forward(self, x_BTD: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """One layer of the residual stream."""
         x_BTD = x_BTD + self.attention(self.norm_attention(x_BTD))
-        return x_BTD + self.mlp(self.norm_mlp(x_BTD))
+        x_BTD = x_BTD + self.mlp(self.norm_mlp(x_BTD))
+        return x_BTD
 
 
 def _split(x_BTE: Float[Tensor, "B T E"], heads: int) -> Float[Tensor, "B heads T K"]:
-    x_BHTK: Tensor = x_BTE.view(*x_BTE.shape[:2], heads, -1).transpose(1, 2)
-    return x_BHTK
+    return x_BTE.view(*x_BTE.shape[:2], heads, -1).transpose(1, 2)

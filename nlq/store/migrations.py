@@ -143,10 +143,12 @@ CREATE TABLE events (
 CREATE INDEX events_by_run ON events (run);
 """
 
+STALE_ATTEMPT = "rows of an attempt that is not the current one"
+
 _CURRENT_ATTEMPT = """
 CREATE TRIGGER {table}_of_current_attempt BEFORE INSERT ON {table}
 WHEN NEW.attempt IS NOT (SELECT attempt FROM runs WHERE run = NEW.run AND state = 'running')
-BEGIN SELECT RAISE(ABORT, 'rows of an attempt that is not the current one'); END;
+BEGIN SELECT RAISE(ABORT, '{message}'); END;
 """
 
 
@@ -156,4 +158,4 @@ def tables(db: Database) -> None:
     for statement in filter(str.strip, _TABLES.split(";\n")):
         db.execute(statement)
     for table in ("steps", "evals"):
-        db.execute(_CURRENT_ATTEMPT.format(table=table))
+        db.execute(_CURRENT_ATTEMPT.format(table=table, message=STALE_ATTEMPT))

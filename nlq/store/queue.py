@@ -9,12 +9,15 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from nlq.core.run import FINISHED, Process, Provenance, State
+from nlq.core.launch import Process
+from nlq.core.run import FINISHED, Provenance, State
 from nlq.core.spec import RunSpec
 from nlq.core.sweep import PlannedRun, Sweep
 from nlq.store.database import immediate, open_writable, utc_now
 
 RUN_ID_LENGTH = 12
+MOST_LOSSES = 2
+"""How often a run goes back to the queue after its process vanished."""
 
 
 @dataclass(frozen=True)
@@ -92,16 +95,16 @@ class Queue:
                 "UPDATE attempts SET pid = ?, pid_started = ? WHERE attempt = ?", [worker.pid, worker.started, attempt]
             )
 
-    def started(self, token: str, provenance: Provenance) -> None:
+    def started(self, attempt: int, provenance: Provenance) -> None:
         """Record where and with what an attempt runs; the worker says so itself."""
         p = provenance
         with immediate(self.db):
             self.db.execute(
                 "UPDATE attempts SET started_at_utc = ?, heartbeat_at_utc = ?, device = ?, threads = ?,"
                 " nlq_version = ?, torch_version = ?, python_version = ?, git_commit = ?, git_dirty = ?"
-                " WHERE token = ?",
+                " WHERE attempt = ?",
                 [utc_now(), utc_now(), p.device, p.threads, p.nlq_version, p.torch_version, p.python_version]
-                + [p.git_commit, p.git_dirty, token],
+                + [p.git_commit, p.git_dirty, attempt],
             )
 
     def finish(
@@ -133,14 +136,31 @@ class Queue:
             self._event(open_run[0], attempt, state, message)
         return True
 
-    def requeue(self, attempt: int, why: str) -> None:
-        """LOST → QUEUED: an attempt whose process is gone gives its run back."""
-        if self.finish(attempt, State.LOST, message=why):
-            with immediate(self.db):
-                self.db.execute(
-                    "UPDATE runs SET state = ?, finished_at_utc = NULL WHERE attempt = ? AND state = ?",
-                    [State.QUEUED, attempt, State.LOST],
-                )
+    def lose(self, attempt: int, why: str, exit_code: int | None = None) -> State:
+        """End an attempt whose process is gone. Its run is QUEUED again, or FAILED when that has happened too often."""
+        with immediate(self.db):
+            (losses,) = self.db.execute(
+                "SELECT COUNT(*) FROM attempts WHERE ended = ? AND run = (SELECT run FROM attempts WHERE attempt = ?)",
+                [State.LOST, attempt],
+            ).fetchone()
+        if losses >= MOST_LOSSES:
+            self.finish(attempt, State.FAILED, exit_code=exit_code, failure_class="killed", message=why)
+            return State.FAILED
+        if self.finish(attempt, State.LOST, exit_code=exit_code, message=why):
+            self._back_to_queue(attempt, State.LOST)
+        return State.QUEUED
+
+    def give_back(self, attempt: int, why: str) -> None:
+        """End an attempt that was asked to stop; its run is QUEUED again and nothing is held against it."""
+        if self.finish(attempt, State.CANCELLED, message=why):
+            self._back_to_queue(attempt, State.CANCELLED)
+
+    def _back_to_queue(self, attempt: int, state: State) -> None:
+        with immediate(self.db):
+            self.db.execute(
+                "UPDATE runs SET state = ?, finished_at_utc = NULL WHERE attempt = ? AND state = ?",
+                [State.QUEUED, attempt, state],
+            )
 
     def open_attempts(self) -> list[OpenAttempt]:
         """Attempts that have not ended, of all schedulers."""
@@ -150,7 +170,7 @@ class Queue:
         )
         return [_open_attempt(row) for row in rows]
 
-    def waiting(self, sweep: str) -> dict[State, int]:
+    def states(self, sweep: str) -> dict[State, int]:
         """How many runs of a sweep are in each state."""
         rows = self.db.execute(
             "SELECT state, COUNT(DISTINCT run) FROM sweeps JOIN sweep_runs USING (sweep) JOIN runs USING (run)"

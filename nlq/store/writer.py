@@ -1,6 +1,7 @@
 """The rows of one attempt on their way into runs.db: gathered in memory, written between steps."""
 
 import math
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,19 @@ import numpy as np
 
 from nlq.core.run import EvalRow, StepRow, WindowLosses
 from nlq.store.database import immediate, open_writable, utc_now
+from nlq.store.migrations import STALE_ATTEMPT
 
 FLUSH_S = 1.0
+
+
+class StaleAttemptError(Exception):
+    """The database refused rows: another attempt of the run is the current one, or the run has ended."""
 
 
 class RunWriter:
     """A training sink that writes to the database about once a second, outside the timed step.
 
-    The database refuses rows once the attempt is no longer the run's current one: sqlite3.IntegrityError.
+    Raises StaleAttemptError once the attempt is no longer the run's current one.
     """
 
     def __init__(self, path: Path, attempt: int, tokens_per_step: int) -> None:
@@ -40,10 +46,15 @@ class RunWriter:
 
     def flush(self) -> None:
         """Write what was gathered, with the progress that `nlq status` shows and the heartbeat."""
-        with immediate(self.db):
-            self._write_steps()
-            self._write_evals()
-            self.db.execute("UPDATE attempts SET heartbeat_at_utc = ? WHERE attempt = ?", [utc_now(), self.attempt])
+        try:
+            with immediate(self.db):
+                self._write_steps()
+                self._write_evals()
+                self.db.execute("UPDATE attempts SET heartbeat_at_utc = ? WHERE attempt = ?", [utc_now(), self.attempt])
+        except sqlite3.IntegrityError as error:
+            if STALE_ATTEMPT not in str(error):
+                raise
+            raise StaleAttemptError(str(error)) from error
         self._steps, self._evals, self._flushed = [], [], time.monotonic()
 
     def close(self, data_hash: str, peak_memory_bytes: int | None) -> None:

@@ -1,0 +1,73 @@
+"""`nlq sweep`: from a spec file to trained runs."""
+
+from pathlib import Path
+
+from nlq import worker
+from nlq.commands._console import console
+from nlq.commands._progress import Progress
+from nlq.commands.planning import Planned, plan_to_run
+from nlq.core import plugin
+from nlq.core.launch import Runner, Slot
+from nlq.core.run import State
+from nlq.models.cost import Cost
+from nlq.runners._process import is_alive, this_process
+from nlq.scheduler import Place, Scheduler
+from nlq.store.queue import Counts, Queue
+from nlq.store.reader import Reader
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+
+
+def sweep(spec: Path, db: Path, cache: Path, slots: list[Slot], runner: str) -> int:
+    """Queue what the spec asks for and is not trained yet, train it, and return the exit code: 1 if a run failed."""
+    start = plugin.load("nlq.runners", runner).make(worker.main)
+    screen = console(stderr=True)
+    planned = plan_to_run(spec, cache, lambda text: screen.print(text, style="dim"))
+    queue = Queue(db)
+    try:
+        new = queue.enqueue(planned.sweep, {key: _counts(one) for key, one in planned.costs.items()})
+        screen.print(f"{planned.sweep.name}: {len(planned.costs)} runs, {new} to train, on {_slots_text(slots)}")
+        return _train(planned, queue, Place(db, cache, log_folder(db)), slots, start)
+    finally:
+        queue.close()
+
+
+def log_folder(db: Path) -> Path:
+    """Where the logs of a database's runs lie."""
+    return db.resolve().parent / ".nlq" / "logs"
+
+
+def _train(planned: Planned, queue: Queue, place: Place, slots: list[Slot], runner: Runner) -> int:
+    screen = console(stderr=True)
+    name = planned.sweep.name
+    with Progress(Reader(place.db), name, screen) as progress:
+        scheduler = Scheduler(queue, runner, slots, name, place, this_process(), is_alive, progress.tick)
+        try:
+            scheduler.run()
+        except KeyboardInterrupt:
+            interrupted = f"interrupted: running runs went back to the queue; go on with: nlq sweep {planned.sweep.source}"
+        else:
+            interrupted = ""
+    if interrupted:
+        screen.print(interrupted)
+        return EXIT_INTERRUPTED
+    return _summary(planned, queue.states(name), place.db)
+
+
+def _summary(planned: Planned, states: dict[State, int], db: Path) -> int:
+    screen = console(stderr=True)
+    screen.print(", ".join(f"{number} {state}" for state, number in states.items()) + f" in {db}")
+    failed = states.get(State.FAILED, 0)
+    if failed:
+        again = f"nlq sweep {planned.sweep.source}"
+        screen.print(f"{failed} run(s) failed: see why with nlq status, and try them again with {again}", style="red")
+    return EXIT_FAILED if failed else 0
+
+
+def _counts(one: Cost) -> Counts:
+    return Counts(one.non_embedding_params, one.total_params, one.flops_per_token)
+
+
+def _slots_text(slots: list[Slot]) -> str:
+    return f"{len(slots)} slot(s) of {slots[0].threads} thread(s) ({slots[0].device})"

@@ -1,0 +1,56 @@
+"""How a run becomes a process: the contract between the scheduler and every runner."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that can be told from a later one of the same number: when it started, and in which boot."""
+
+    host: str
+    boot_id: str
+    pid: int
+    started: str
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place where one run can train: a device, its CPU threads, and the environment that shows it to the child."""
+
+    name: str
+    device: str
+    threads: int
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What to start: the arguments of `nlq.worker`, where its output goes, and its slot."""
+
+    arguments: tuple[str, ...]
+    log_path: Path
+    slot: Slot
+
+
+class Handle(Protocol):
+    """A started run."""
+
+    @property
+    def process(self) -> Process:
+        """The process that trains it."""
+
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs; a signal's number is negative."""
+
+    def stop(self, grace_s: float) -> None:
+        """End the whole process group: ask, wait `grace_s` seconds, then kill. Harmless when it has ended."""
+
+
+class Runner(Protocol):
+    """A way to start runs. Every file of `nlq/runners/` offers `make(entry) -> Runner`, `entry` being the worker."""
+
+    def start(self, launch: Launch) -> Handle:
+        """Start a run; output goes to the launch's log. Raises OSError when that is impossible."""

@@ -1,0 +1,80 @@
+"""One process a run, in a process group of its own, on this machine."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from nlq.core.launch import Handle, Launch, Process, Runner
+from nlq.runners._process import identify
+
+POLL_S = 0.02
+
+
+class LocalHandle:
+    """A child process and everything that it starts."""
+
+    def __init__(self, child: "subprocess.Popen[bytes]") -> None:
+        self.child = child
+        self._process = identify(child.pid)
+
+    @property
+    def process(self) -> Process:
+        """The child's identity."""
+        return self._process
+
+    def poll(self) -> int | None:
+        """Its exit code, once it has ended; what it left running in its group is then killed."""
+        code = self.child.poll()
+        if code is not None:
+            _signal_group(self.child.pid, signal.SIGKILL)
+        return code
+
+    def stop(self, grace_s: float) -> None:
+        """SIGTERM to the group, and SIGKILL to what is left of it after `grace_s` seconds."""
+        _signal_group(self.child.pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace_s
+        while self.child.poll() is None and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        _signal_group(self.child.pid, signal.SIGKILL)
+        self.child.wait()
+
+
+class Local:
+    """Starts `python -m nlq.worker` for each run."""
+
+    def start(self, launch: Launch) -> Handle:
+        """The child sees its slot's device alone, and its output goes to the log at once."""
+        threads = str(launch.slot.threads)
+        environment = {
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONUTF8": "1",
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+            **launch.slot.environment,
+        }
+        launch.log_path.parent.mkdir(parents=True, exist_ok=True)
+        with launch.log_path.open("ab") as log:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "nlq.worker", *launch.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+        return LocalHandle(child)
+
+
+def make(_entry: Callable[[Sequence[str]], int]) -> Runner:
+    """Processes import the worker themselves."""
+    return Local()
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

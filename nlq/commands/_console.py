@@ -7,6 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
+from nlq.core.launch import Slot
+
 WIDTH_WITHOUT_TERMINAL = 140
 
 
@@ -57,7 +59,14 @@ def duration(seconds: float | None) -> str:
     return f"{whole} s"
 
 
+def slots_text(slots: list[Slot]) -> str:
+    """How many runs train at a time, and on what."""
+    return f"{len(slots)} slot(s) of {slots[0].threads} thread(s) ({slots[0].device})"
+
+
 def point_text(point: dict[str, Any] | Any) -> str:
     """A point of the grid on one line: lr_max=0.001 weight_decay=0.1."""
-    return " ".join(f"{name.split('.')[-1]}={value:g}" if isinstance(value, float) else f"{name}={value}"
-                    for name, value in point.items())
+    return " ".join(
+        f"{name.split('.')[-1]}={value:g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in point.items()
+    )

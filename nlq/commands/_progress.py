@@ -72,7 +72,7 @@ class Progress:
 
 
 def _work(run: RunRecord) -> float:
-    return float(run.steps_planned) * run.spec["train"]["batch_tokens"] * (run.flops_per_token or 1)
+    return run.steps_planned * float(run.spec["train"]["batch_tokens"]) * (run.flops_per_token or 1)
 
 
 def _work_done(member: Member) -> float:
@@ -101,7 +101,9 @@ def _running_line(member: Member) -> Text:
 def _ended_line(member: Member) -> Text:
     run = member.run
     told = {
-        State.COMPLETED: "completed" if run.last_loss_nats is None else f"completed, train loss {run.last_loss_nats:.4f}",
+        State.COMPLETED: "completed"
+        if run.last_loss_nats is None
+        else f"completed, train loss {run.last_loss_nats:.4f}",
         State.DIVERGED: f"diverged at step {run.diverged_step}",
         State.FAILED: f"failed ({run.failure_class}): {run.failure_message}; log {run.log_path}",
     }

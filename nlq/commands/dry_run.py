@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from rich.table import Table
 
-from nlq.commands._console import console, count, duration, point_text, print_json
+from nlq.commands._console import console, count, duration, point_text, print_json, slots_text
 from nlq.commands.planning import Planned, plan_to_look
 from nlq.core.launch import Slot
 from nlq.core.sweep import PlannedRun
@@ -102,10 +102,12 @@ def _print_table(planned: Planned, estimates: list[Estimate], slots: list[Slot])
     out.print(table)
     total = sum(e.seconds for e in estimates)
     out.print(
-        f"In all {count(sum(e.tokens for e in estimates))} tokens, {count(sum(e.flops for e in estimates))}FLOP, roughly "
-        f"{duration(total / len(slots))} on {len(slots)} slot(s) of {slots[0].threads} thread(s) ({slots[0].device})."
+        f"In all {count(sum(e.tokens for e in estimates))} tokens and {count(sum(e.flops for e in estimates))}FLOP, "
+        f"roughly {duration(total / len(slots))} on {slots_text(slots)}."
     )
-    out.print("Times are rough: this machine's matrix products were timed at each width, and a step does more than those.")
+    out.print(
+        "Times are rough: this machine's matrix products were timed at each width, and a step does more than those."
+    )
     for remark in planned.remarks:
         out.print(remark, style="yellow")
 
@@ -115,5 +117,3 @@ def _cells(e: Estimate) -> list[str]:
     key = e.run.key[:RUN_ID_LENGTH]
     rough = [f"{count(e.memory_bytes)}B", duration(e.seconds)]
     return [e.run.arm, point_text(e.run.point), str(e.run.spec.seed), key, *exact, *rough]
-
-

@@ -1,5 +1,6 @@
 """From a spec file to runs that can be queued: corpus, tokenizer and model put together."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,7 +66,7 @@ class _Planner:
         return defaults_resolved(spec).resolved(data=paths)
 
     def _absolute(self, path: str | None) -> str | None:
-        return None if path is None else str((self.document.folder / Path(path).expanduser()).absolute())
+        return None if path is None else os.path.abspath(self.document.folder / Path(path).expanduser())
 
     def _prepared(self, data: DataSpec) -> Prepared | None:
         key = data.model_dump_json(exclude={"sha256", "plan"})
@@ -155,5 +156,3 @@ def _check_digest(spec: RunSpec, prepared: Prepared) -> None:
     if spec.data.sha256 not in (None, prepared.manifest.sha256):
         message = f"the corpus here has the digest {prepared.manifest.sha256}"
         raise SpecError([Mistake("data.sha256", message, hint="data.sha256: leave it out, or bring the corpus meant")])
-
-

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nlq import worker
-from nlq.commands._console import console
+from nlq.commands._console import console, slots_text
 from nlq.commands._progress import Progress
 from nlq.commands.planning import Planned, plan_to_run
 from nlq.core import plugin
@@ -27,7 +27,7 @@ def sweep(spec: Path, db: Path, cache: Path, slots: list[Slot], runner: str) -> 
     queue = Queue(db)
     try:
         new = queue.enqueue(planned.sweep, {key: _counts(one) for key, one in planned.costs.items()})
-        screen.print(f"{planned.sweep.name}: {len(planned.costs)} runs, {new} to train, on {_slots_text(slots)}")
+        screen.print(f"{planned.sweep.name}: {len(planned.costs)} runs, {new} to train, on {slots_text(slots)}")
         return _train(planned, queue, Place(db, cache, log_folder(db)), slots, start)
     finally:
         queue.close()
@@ -46,7 +46,9 @@ def _train(planned: Planned, queue: Queue, place: Place, slots: list[Slot], runn
         try:
             scheduler.run()
         except KeyboardInterrupt:
-            interrupted = f"interrupted: running runs went back to the queue; go on with: nlq sweep {planned.sweep.source}"
+            interrupted = (
+                f"interrupted: running runs went back to the queue; go on with: nlq sweep {planned.sweep.source}"
+            )
         else:
             interrupted = ""
     if interrupted:
@@ -67,7 +69,3 @@ def _summary(planned: Planned, states: dict[State, int], db: Path) -> int:
 
 def _counts(one: Cost) -> Counts:
     return Counts(one.non_embedding_params, one.total_params, one.flops_per_token)
-
-
-def _slots_text(slots: list[Slot]) -> str:
-    return f"{len(slots)} slot(s) of {slots[0].threads} thread(s) ({slots[0].device})"

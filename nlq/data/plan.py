@@ -6,7 +6,7 @@ Shapes: B sequences of a batch, T tokens of a sequence, W evaluation windows.
 import hashlib
 import mmap
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,6 @@ import numpy.typing as npt
 from nlq.core.errors import NlqError
 from nlq.core.spec import RunSpec
 from nlq.data.prepared import Prepared
-
-if TYPE_CHECKING:
-    import torch
 
 Int64 = npt.NDArray[np.int64]
 Tokens = npt.NDArray[np.integer[Any]]
@@ -168,13 +165,14 @@ class PaperData:
         return self._last
 
 
-def _generator(seed: int) -> "torch.Generator":
+def _generator(seed: int) -> Any:
+    """A torch.Generator; torch is imported by this plan alone, and only when it is used."""
     import torch
 
     return torch.Generator().manual_seed(seed)
 
 
-def _randint(high: int, shape: tuple[int, ...], generator: "torch.Generator") -> Int64:
+def _randint(high: int, shape: tuple[int, ...], generator: Any) -> Int64:
     import torch
 
     draw: Int64 = torch.randint(high, shape, generator=generator).numpy()

@@ -65,12 +65,15 @@ def _by_rank(hashes: Sequence[int], val_fraction: float) -> bytes:
 
 
 def pieces(texts: Iterable[str], assignment: Assignment, val_fraction: float) -> Iterator[tuple[str, str]]:
-    """Split name and text of every piece, in the order of the documents; a whole document unless cut by position."""
+    """Split name and text of every piece, in the order of the documents; a whole document unless cut by position.
+
+    That there are as many texts as places is for the caller to see to.
+    """
     if assignment.rule == "position":
         for text in texts:
             yield from zip(SPLITS, _cut(text, val_fraction), strict=True)
     else:
-        for place, text in zip(assignment.places, texts, strict=True):
+        for text, place in zip(texts, assignment.places, strict=False):
             yield SPLITS[place], text
 
 

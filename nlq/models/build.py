@@ -29,7 +29,7 @@ def resolve(spec: RunSpec) -> RunSpec:
     named = variant(spec.model.variant).slots
     for slot in SLOTS:
         try:
-            slots[slot] = _options(slot, named[slot], getattr(spec.model, slot)).model_dump()
+            slots[slot] = _options(slot, named[slot], spec.model).model_dump()
         except SpecError as error:
             mistakes += error.mistakes
     if not mistakes:
@@ -73,8 +73,9 @@ def _stream(seed: int, name: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=8).digest(), "little") >> 1
 
 
-def _options(slot: str, named: dict[str, Any], given: dict[str, Any]) -> ComponentOptions:
+def _options(slot: str, named: dict[str, Any], spec: ModelSpec) -> ComponentOptions:
     """The options of one slot: the variant's, unless the spec puts another kind there, then the spec's."""
+    given = getattr(spec, slot)
     kind = given.get("kind", named["kind"])
     settings = {**(named if kind == named["kind"] else {}), **given, "kind": kind}
     if kind not in plugin.kinds(PACKAGES[slot]):
@@ -84,9 +85,10 @@ def _options(slot: str, named: dict[str, Any], given: dict[str, Any]) -> Compone
         )
     options = plugin.load(PACKAGES[slot], kind).Options
     try:
-        return options.model_validate(settings)  # type: ignore[no-any-return]
+        valid: ComponentOptions = options.model_validate(settings)
     except ValidationError as error:
         raise SpecError(_option_mistakes(slot, kind, set(options.model_fields), error)) from error
+    return valid.resolved(_shape(slot, spec))
 
 
 def _option_mistakes(slot: str, kind: str, known: set[str], error: ValidationError) -> Iterator[Mistake]:

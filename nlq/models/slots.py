@@ -4,7 +4,7 @@ A component is one file. It has `Options` (a subclass of ComponentOptions; its `
 `build(options, shape)`, which returns the module or raises NlqError where it cannot stand in the slot.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -24,6 +24,10 @@ class ComponentOptions(BaseModel):
     """Base of every component's options: unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def resolved(self, shape: "SlotShape") -> Self:  # noqa: ARG002
+        """These options with every default filled in that depends on sizes: equal systems get equal keys."""
+        return self
 
 
 class SlotShape(NamedTuple):

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Any
 
-from nlq.report._sheet import Cell, Column, Sheet, count, loss, percent, plain, rate
+from nlq.report._sheet import Cell, Column, Sheet
 from nlq.report._sheet import sheet as lay_out
 from nlq.stats.effects import Agreement, Interval, agreement, delta_ll, delta_ppx, reachable
+from nlq.stats.printing import count, loss, percent, plain, rate
 from nlq.stats.scaling import equivalent_params, local_exponent
 
 TITLE = "Table 1 as published, computed from its printed losses"
@@ -131,8 +132,8 @@ def _footnotes(table: Published) -> Iterator[str]:
 
 
 def _scaling(table: Published) -> Iterator[str]:
-    more = percent(CONTROL_PARAMS_RATIO - 1, sign=True).replace("12.50", "12.5")
-    yield f"local exponent {table.exponent:.4f}, two-point: baseline and MLP 4.75 at {more} N.E. parameters, one run each"
+    more = f"+{100 * (CONTROL_PARAMS_RATIO - 1):.1f} % N.E. parameters"
+    yield f"local exponent {table.exponent:.4f}, two-point: baseline and MLP 4.75 at {more}, one run each"
     yield (
         f"equivalent parameters +{100 * (table.equivalent_params_ratio - 1):.1f} % N.E.: the best row's loss by that "
         "exponent, read beyond its only control"

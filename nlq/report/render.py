@@ -96,6 +96,7 @@ def to_latex(sheet: Sheet) -> str:
             r"\begin{table}[t]",
             r"\centering",
             rf"\caption{{{latex(sheet.title)}}}",
+            r"\footnotesize\setlength{\tabcolsep}{4pt}",
             rf"\begin{{tabular}}{{{alignment}}}",
             *body,
             r"\bottomrule",

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nlq.report._sheet import DASH, Cell, Column, Sheet, loss, percent, plain, rate
+from nlq.report._sheet import Cell, Column, Sheet
 from nlq.report._sheet import sheet as lay_out
 from nlq.stats.compare import Comparison, compare
 from nlq.stats.effects import Interval
 from nlq.stats.origin import origin, plural, remarks, where
+from nlq.stats.printing import loss, percent, plain, rate, setting
 from nlq.stats.seeds import Mean, summarise
 from nlq.stats.selection import GridPoint, Selection, load
 from nlq.stats.source import Source
@@ -154,7 +155,7 @@ def _label(selection: Selection, point: GridPoint) -> str:
     """The arm's label, with the settings of the point that no column shows and that differ between its points."""
     rest = {name: value for name, value in point.settings.items() if name not in COLUMN_SETTINGS}
     differ = [n for n in rest if len({repr(p.settings.get(n)) for p in selection.points[point.arm]}) > 1]
-    return point.label + "".join(f", {name.rsplit('.', 1)[-1]} {rest[name]}" for name in differ)
+    return point.label + "".join(f", {setting(name, rest[name])}" for name in differ)
 
 
 def _status(point: GridPoint, mean: Mean | None) -> str:

@@ -79,8 +79,12 @@ def _shorter(selection: Selection) -> Iterator[str]:
 
 
 def _single_seed(selection: Selection) -> Iterator[str]:
-    if len({t.seed for t in selection.traces()}) == 1:
-        yield "one seed: compares two checkpoints, not two architectures"
+    others = list(_others(selection))
+    deltas = {arm: compare(selection, selection.best[arm]).delta for arm in others}
+    alone = [arm for arm, delta in deltas.items() if delta and delta.n == 1]
+    if alone or len({t.seed for t in selection.traces()}) == 1:
+        whose = f"{', '.join(alone)}: " if len(alone) < len([d for d in deltas.values() if d]) else ""
+        yield f"{whose}one seed: compares two checkpoints, not two architectures"
 
 
 def _others(selection: Selection) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """GELU(X W_up) W_down, with the exact (erf) GELU."""
 
-from typing import Literal
+from typing import Literal, Self
 
 from jaxtyping import Float
 from pydantic import Field
@@ -17,8 +17,13 @@ class Options(ComponentOptions):
     """Width of the hidden layer."""
 
     kind: Literal["gelu"] = "gelu"
-    ratio: Real = Field(4.0, gt=0, description="hidden width as a multiple of the model's width, rounded down")
+    ratio: Real | None = Field(4.0, gt=0, description="hidden width as a multiple of the model's width, rounded down")
     hidden: Whole | None = Field(None, ge=1, description="hidden width itself, where ratio cannot say it exactly")
+
+    def resolved(self, shape: SlotShape) -> Self:
+        """The hidden width as a number, and no ratio."""
+        hidden = self.hidden or int((self.ratio or 4.0) * shape.width_in)
+        return self.model_copy(update={"hidden": hidden, "ratio": None})
 
 
 class Gelu(nn.Module):
@@ -38,7 +43,7 @@ class Gelu(nn.Module):
 
 def build(options: Options, shape: SlotShape) -> nn.Module:
     """Raises NlqError where the hidden layer would be empty."""
-    hidden = options.hidden or int(options.ratio * shape.width_in)
+    hidden = options.resolved(shape).hidden or 0
     if hidden < 1:
         raise NlqError(f"ratio {options.ratio} of width {shape.width_in} leaves no hidden unit", "model.mlp.ratio: 4")
     return Gelu(shape.width_in, hidden, shape.residual_scale)

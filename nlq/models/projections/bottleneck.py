@@ -5,7 +5,7 @@ r = d/2, so the two matrices have the d² parameters of W_Q, and the two gains a
 in the softmax scale, as in the paper's code; the two places give the same function.
 """
 
-from typing import Literal
+from typing import Literal, Self
 
 from jaxtyping import Float
 from pydantic import Field
@@ -25,6 +25,10 @@ class Options(ComponentOptions):
     rank: Whole | None = Field(None, ge=1, description="hidden width R; half the model's width unless given")
     out_gain: Real = Field(1.0, description="initial gain of the output norm; 0 starts at the identity")
     scale: Real = Field(1.0, description="factor on X + f(X)")
+
+    def resolved(self, shape: SlotShape) -> Self:
+        """The rank as a number."""
+        return self.model_copy(update={"rank": self.rank or shape.width_in // 2})
 
 
 class Bottleneck(nn.Module):
@@ -52,4 +56,7 @@ def build(options: Options, shape: SlotShape) -> nn.Module:
             f"bottleneck adds its input to its output, and the widths differ: {shape.width_in}, {shape.width_out}",
             f"model.kv_heads: {shape.heads}, or kind: linear",
         )
-    return Bottleneck(shape.width_in, options.rank or shape.width_in // 2, options.out_gain, options.scale)
+    rank = options.resolved(shape).rank or 0
+    if rank < 1:
+        raise NlqError(f"half of width {shape.width_in} leaves no hidden unit", "model.query.rank: 1")
+    return Bottleneck(shape.width_in, rank, options.out_gain, options.scale)

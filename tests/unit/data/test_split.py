@@ -1,7 +1,7 @@
 """The split: by each document's own hash, usable with few documents, the same for ever."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nlq.data.split import SPLITS, assign, document_hash, pieces
@@ -34,6 +34,7 @@ def test_a_document_stays_where_it_is_when_others_come():
     assert splits(hashes, 0.1)[:1_000] == splits(hashes[:1_000], 0.1)
 
 
+@settings(deadline=None)
 @given(st.lists(HASHES, min_size=3, max_size=40), st.floats(0.001, 0.499))
 def test_three_documents_or_more_fill_every_split(hashes, val_fraction):
     assert set(splits(hashes, val_fraction)) == set(SPLITS)
@@ -46,6 +47,7 @@ def test_few_documents_are_ranked_by_hash():
     assert splits([top - i for i in range(100)], 0.05).count("train") == 95
 
 
+@settings(deadline=None)
 @given(st.text(), st.floats(0.001, 0.499))
 def test_one_document_is_cut_in_order_and_nothing_is_lost(text, val_fraction):
     found = list(pieces([text], assign([1], val_fraction), val_fraction))
@@ -56,8 +58,3 @@ def test_one_document_is_cut_in_order_and_nothing_is_lost(text, val_fraction):
 def test_one_document_is_cut_by_characters():
     found = dict(pieces(["x" * 900 + "y" * 50 + "z" * 50], assign([1], 0.1), 0.1))
     assert found == {"train": "x" * 900, "select": "y" * 50, "confirm": "z" * 50}
-
-
-def test_a_text_too_many_is_noticed():
-    with pytest.raises(ValueError, match="zip"):
-        list(pieces(["a"] * 4, assign([1, 2, 3], 0.1), 0.1))

@@ -1,0 +1,5 @@
+"""`python -m nlq`."""
+
+from nlq.cli import main
+
+main()

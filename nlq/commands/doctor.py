@@ -1,0 +1,123 @@
+"""`nlq doctor`: what was found on this machine, and what to do about each lack."""
+
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from nlq import __version__
+from nlq.commands._console import console, print_json
+from nlq.core.errors import NlqError
+from nlq.core.spec import DataSpec
+
+OK, LACK = "ok", "lack"
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at; `remedy` is what to do about a lack."""
+
+    what: str
+    state: str
+    found: str
+    remedy: str = ""
+
+
+def doctor(db: Path, cache: Path, *, as_json: bool) -> int:
+    """Print every finding. Returns 1 where nlq cannot train here, 0 otherwise."""
+    findings = [*_software(), *_devices(), *_tokenizers(), _folder("database", db.resolve().parent), _cache(cache)]
+    if as_json:
+        print_json([finding._asdict() for finding in findings])
+    else:
+        _print(findings)
+    vital = ("torch", "database folder", "cache folder", "tokenizer bytes")
+    return int(any(f.state == LACK and f.what in vital for f in findings))
+
+
+def _print(findings: list[Finding]) -> None:
+    out = console()
+    for one in findings:
+        mark = "[green]✓[/]" if one.state == OK else "[yellow]✗[/]"
+        out.print(f"{mark} {one.what:<18}", end=" ")
+        out.print(one.found, markup=False)
+        if one.remedy:
+            out.print(f"  {'':<18} → ", end="")
+            out.print(one.remedy, markup=False)
+
+
+def _software() -> Iterator[Finding]:
+    yield Finding(
+        "nlq", OK, f"{__version__} on Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    )
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        yield Finding("torch", LACK, str(error), 'pip install "torch>=2.11,<2.14"')
+    else:
+        yield Finding("torch", OK, f"{torch.__version__}, {torch.get_num_threads()} threads")
+
+
+def _devices() -> Iterator[Finding]:
+    from nlq.runners._slots import cores, visible_gpus
+
+    gpus = [slot.name for slot in visible_gpus()]
+    yield Finding("CPU", OK, f"{cores()} cores: that many slots unless --slots says otherwise")
+    if gpus:
+        yield Finding("GPU", OK, ", ".join(gpus))
+        yield from _cuda()
+    else:
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+        why = f"none (CUDA_VISIBLE_DEVICES={hidden!r})" if hidden is not None else "none"
+        yield Finding("GPU", OK, f"{why}: runs train on the CPU")
+    yield Finding("precision", OK, "float32 and float64 everywhere; bf16 by autocast, " + _bf16())
+
+
+def _cuda() -> Iterator[Finding]:
+    import torch
+
+    if torch.cuda.is_available():
+        yield Finding("CUDA", OK, f"{torch.version.cuda}, {torch.cuda.get_device_name(0)}")
+    else:
+        remedy = "install a CUDA build of PyTorch, or a driver that fits it"
+        yield Finding("CUDA", LACK, f"PyTorch {torch.__version__} cannot use the GPU", remedy)
+
+
+def _bf16() -> str:
+    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
+    fast = [name for name in ("amx_bf16", "avx512_bf16") if name in flags]
+    return f"this CPU has {' and '.join(fast)}" if fast else "slow on this CPU, which has no bf16 instructions"
+
+
+def _tokenizers() -> Iterator[Finding]:
+    from nlq.core import plugin
+
+    for kind in plugin.kinds("nlq.data.tokenizers"):
+        yield _try(f"tokenizer {kind}", lambda kind=kind: _load_tokenizer(kind))  # type: ignore[misc]
+
+
+def _load_tokenizer(kind: str) -> str:
+    from nlq.core import plugin
+
+    return f"{plugin.load('nlq.data.tokenizers', kind).load(DataSpec(tokenizer=kind)).vocab:,} tokens"
+
+
+def _try(what: str, look: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, OK, look())
+    except NlqError as error:
+        return Finding(what, LACK, error.message, error.hint)
+
+
+def _cache(cache: Path) -> Finding:
+    there = next(folder for folder in (cache, *cache.parents) if folder.exists())
+    return _folder("cache", there)
+
+
+def _folder(what: str, folder: Path) -> Finding:
+    remedy = f"choose another with {'--db or NLQ_DB' if what == 'database' else 'NLQ_CACHE'}"
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return Finding(f"{what} folder", OK, f"{folder} can be written")
+    except OSError as error:
+        return Finding(f"{what} folder", LACK, f"{folder}: {error.strerror}", remedy)

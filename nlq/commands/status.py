@@ -1,0 +1,107 @@
+"""`nlq status` and `nlq show`: what the queue holds. They open the database read-only."""
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from nlq.commands._console import console, count, dash, point_text, print_json
+from nlq.core.run import FINISHED, Member, RunRecord, State
+from nlq.core.spec import dotted
+from nlq.store.reader import Reader
+
+STYLES = {State.RUNNING: "cyan", State.COMPLETED: "green", State.DIVERGED: "yellow", State.FAILED: "red"}
+LAST_LINES = 10
+
+
+def status(db: Path, sweep: str | None, *, as_json: bool) -> None:
+    """Every run of a sweep (the latest unless named), and how many are in each state."""
+    reader = Reader(db)
+    record = reader.sweep(sweep)
+    states = Counter(str(m.run.state) for m in {m.run.run_id: m for m in record.members}.values())
+    if as_json:
+        runs = [_member_row(m) for m in record.members]
+        print_json({"sweep": record.name, "states": dict(states), "runs": runs, "sweeps": reader.sweep_names()})
+        return
+    out = console()
+    out.print(_table(record.members, f"{record.name} in {db}"))
+    out.print(", ".join(f"{number} {state}" for state, number in states.items()))
+    others = [name for name in reader.sweep_names() if name != record.name]
+    if others:
+        out.print(f"other sweeps: {', '.join(others)} (nlq status --sweep NAME)", style="dim")
+
+
+def show(db: Path, prefix: str, *, as_json: bool) -> None:
+    """One run: its state, spec, attempts, events, evaluations, and the end of its log."""
+    reader = Reader(db)
+    run = reader.run(prefix)
+    attempts, events = reader.attempts(run.run_id), reader.events(run.run_id)
+    evals = [point._asdict() for point in reader.evals([run.run_id])[run.run_id]]
+    if as_json:
+        print_json({**_run_row(run), "spec": run.spec, "attempts": attempts, "events": events, "evals": evals})
+        return
+    out = console()
+    out.print(_facts(run))
+    out.print(_listing("evaluations", evals, ("step", "split", "loss_nats", "token_count")))
+    out.print(
+        _listing("attempts", attempts, ("attempt", "slot", "device", "threads", "ended", "exit_code", "log_path"))
+    )
+    out.print(_listing("events", events, ("at_utc", "kind", "message")))
+    for line in _log_end(run.log_path):
+        out.print(line, markup=False, style="dim")
+
+
+def _member_row(member: Member) -> dict[str, Any]:
+    return {"arm": member.arm, "label": member.label, "point": dict(member.point), **_run_row(member.run)}
+
+
+def _run_row(run: RunRecord) -> dict[str, Any]:
+    return {name: value for name, value in asdict(run).items() if name != "spec"}
+
+
+def _table(members: tuple[Member, ...], title: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in ("run", "arm", "point"):
+        table.add_column(name, overflow="fold", no_wrap=name == "run")
+    for name in ("seed", "state", "step", "train loss", "tok/s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for m in members:
+        table.add_row(*_cells(m), style=STYLES.get(m.run.state))
+    return table
+
+
+def _cells(member: Member) -> list[str]:
+    run = member.run
+    state = f"diverged at step {run.diverged_step}" if run.state is State.DIVERGED else str(run.state)
+    loss = dash(run.last_loss_nats, ".4f")
+    steps = f"{run.steps_planned if run.state in FINISHED and run.diverged_step is None else run.steps_done}"
+    place = [run.run_id, member.label, point_text(member.point), str(run.seed)]
+    return [*place, state, f"{steps}/{run.steps_planned}", loss, count(run.tokens_per_s)]
+
+
+def _facts(run: RunRecord) -> Table:
+    table = Table(title=f"run {run.run_id}", title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    facts = {name: value for name, value in _run_row(run).items() if name != "provenance" and value is not None}
+    provenance = asdict(run.provenance) if run.provenance else {}
+    for name, value in {**facts, **provenance, **dotted(run.spec)}.items():
+        table.add_row(name, dash(value))
+    return table
+
+
+def _listing(title: str, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(dash(row[name], ".4f" if name == "loss_nats" else "") for name in columns))
+    return table
+
+
+def _log_end(path: str | None) -> list[str]:
+    if path is None or not Path(path).is_file():
+        return []
+    return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]

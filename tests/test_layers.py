@@ -109,7 +109,14 @@ def test_files_are_small_and_safe(path: Path) -> None:
 
 
 def test_open_folders_have_empty_init_files() -> None:
-    for folder in ("models/projections", "models/attention", "models/feedforward", "models/positions", "runners", "plots"):
+    for folder in (
+        "models/projections",
+        "models/attention",
+        "models/feedforward",
+        "models/positions",
+        "runners",
+        "plots",
+    ):
         assert (PACKAGE / folder / "__init__.py").read_text() == ""
 
 

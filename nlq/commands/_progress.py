@@ -3,15 +3,18 @@
 import time
 from collections import Counter
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
-from nlq.commands._console import count, duration, point_text
+from nlq.commands._console import dash, duration
 from nlq.core.run import FINISHED, Member, RunRecord, State
+from nlq.stats.printing import settings
 from nlq.store.reader import Reader
 
 REFRESH_S = 0.5
+BAR_WIDTH = 12
 ENDED = (*FINISHED, State.FAILED, State.CANCELLED)
 
 
@@ -59,11 +62,11 @@ class Progress:
                 self._told.add(member.run.run_id)
                 self.screen.print(_ended_line(member), style="red" if member.run.state is State.FAILED else None)
 
-    def _lines(self, members: list[Member]) -> list[Text]:
-        running = [_running_line(m) for m in members if m.run.state is State.RUNNING]
+    def _lines(self, members: list[Member]) -> list[RenderableType]:
+        running = _running_table([m for m in members if m.run.state is State.RUNNING])
         states = Counter(m.run.state for m in members)
         counts = ", ".join(f"{number} {state}" for state, number in states.items())
-        return [*running, Text(f"{len(members)} runs: {counts}; time left {duration(self._time_left(members))}")]
+        return [running, Text(f"{len(members)} runs: {counts}; time left {duration(self._time_left(members))}")]
 
     def _time_left(self, members: list[Member]) -> float | None:
         done = sum(map(_work_done, members)) - self._work_before
@@ -80,22 +83,32 @@ def _work_done(member: Member) -> float:
     return _work(run) * run.steps_done / run.steps_planned
 
 
-def _running_line(member: Member) -> Text:
+def _running_table(members: list[Member]) -> Table:
+    """One line a running run; the name gives way where the terminal is narrow."""
+    table = Table.grid(padding=(0, 2), expand=True)
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    for _ in range(5):
+        table.add_column(no_wrap=True, justify="right")
+    for member in members:
+        table.add_row(*_running_cells(member))
+    return table
+
+
+def _running_cells(member: Member) -> list[Text]:
     run = member.run
-    share = run.steps_done / run.steps_planned
-    filled = round(20 * share)
     left = None
     if run.tokens_per_s:
         left = (run.steps_planned - run.steps_done) * run.spec["train"]["batch_tokens"] / run.tokens_per_s
-    loss = "–" if run.last_loss_nats is None else f"{run.last_loss_nats:.4f}"
-    name = f"{member.label}  {point_text(member.point)}  seed {run.seed}"
-    bar = "█" * filled + "░" * (20 - filled)
-    return Text(
-        f"{run.run_id[:8]}  {name:<58.58} {bar} step {run.steps_done}/{run.steps_planned}"
-        f"  loss {loss}  {count(run.tokens_per_s)} tok/s  left {duration(left)}",
-        no_wrap=True,
-        overflow="ellipsis",
-    )
+    filled = round(BAR_WIDTH * run.steps_done / run.steps_planned)
+    cells = [
+        f"{member.label}  {settings(member.point)}  seed {run.seed}",
+        "█" * filled + "░" * (BAR_WIDTH - filled),
+        f"step {run.steps_done}/{run.steps_planned}",
+        f"loss {dash(run.last_loss_nats, '.4f')}",
+        f"{dash(run.tokens_per_s, ',.0f')} tok/s",
+        f"{duration(left)} left",
+    ]
+    return [Text(cell) for cell in cells]
 
 
 def _ended_line(member: Member) -> Text:
@@ -108,4 +121,4 @@ def _ended_line(member: Member) -> Text:
         State.FAILED: f"failed ({run.failure_class}): {run.failure_message}; log {run.log_path}",
     }
     what = told.get(run.state, str(run.state))
-    return Text(f"{run.run_id[:8]}  {member.label}  {point_text(member.point)}  seed {run.seed}: {what}")
+    return Text(f"{run.run_id[:8]}  {member.label}  {settings(member.point)}  seed {run.seed}: {what}")

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from rich.table import Table
 
-from nlq.commands._console import console, count, print_json
+from nlq.commands._console import console, print_json
 from nlq.data.prepare import listing
+from nlq.stats.printing import count
 
 
 def data_ls(cache: Path, *, as_json: bool) -> None:

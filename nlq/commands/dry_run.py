@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 import torch
 from rich.table import Table
 
-from nlq.commands._console import console, count, duration, point_text, print_json, slots_text
+from nlq.commands._console import console, duration, print_json, size, slots_text
 from nlq.commands.planning import Planned, plan_to_look
 from nlq.core.launch import Slot
 from nlq.core.sweep import PlannedRun
 from nlq.models.cost import Cost, training_bytes
+from nlq.stats.printing import count, settings
 from nlq.store.queue import RUN_ID_LENGTH
 
 PROBE_S = 0.2
@@ -102,7 +103,7 @@ def _print_table(planned: Planned, estimates: list[Estimate], slots: list[Slot])
     out.print(table)
     total = sum(e.seconds for e in estimates)
     out.print(
-        f"In all {count(sum(e.tokens for e in estimates))} tokens and {count(sum(e.flops for e in estimates))}FLOP, "
+        f"In all {count(sum(e.tokens for e in estimates))} tokens and {sum(e.flops for e in estimates):.2e} FLOPs, "
         f"roughly {duration(total / len(slots))} on {slots_text(slots)}."
     )
     out.print(
@@ -113,7 +114,7 @@ def _print_table(planned: Planned, estimates: list[Estimate], slots: list[Slot])
 
 
 def _cells(e: Estimate) -> list[str]:
-    exact = [f"{e.cost.non_embedding_params:,}", f"{e.cost.total_params:,}", count(e.flops), count(e.tokens)]
+    exact = [f"{e.cost.non_embedding_params:,}", f"{e.cost.total_params:,}", f"{e.flops:.2e}", count(e.tokens)]
     key = e.run.key[:RUN_ID_LENGTH]
-    rough = [f"{count(e.memory_bytes)}B", duration(e.seconds)]
-    return [e.run.arm, point_text(e.run.point), str(e.run.spec.seed), key, *exact, *rough]
+    rough = [size(e.memory_bytes), duration(e.seconds)]
+    return [e.run.arm, settings(e.run.point), str(e.run.spec.seed), key, *exact, *rough]

@@ -1,6 +1,5 @@
 """From a spec file to runs that can be queued: corpus, tokenizer and model put together."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +65,7 @@ class _Planner:
         return defaults_resolved(spec).resolved(data=paths)
 
     def _absolute(self, path: str | None) -> str | None:
-        return None if path is None else os.path.abspath(self.document.folder / Path(path).expanduser())
+        return None if path is None else str((self.document.folder / Path(path).expanduser()).resolve())
 
     def _prepared(self, data: DataSpec) -> Prepared | None:
         key = data.model_dump_json(exclude={"sha256", "plan"})

@@ -7,9 +7,10 @@ from typing import Any
 
 from rich.table import Table
 
-from nlq.commands._console import console, count, dash, point_text, print_json
+from nlq.commands._console import console, dash, print_json
 from nlq.core.run import FINISHED, Member, RunRecord, State
 from nlq.core.spec import dotted
+from nlq.stats.printing import settings
 from nlq.store.reader import Reader
 
 STYLES = {State.RUNNING: "cyan", State.COMPLETED: "green", State.DIVERGED: "yellow", State.FAILED: "red"}
@@ -77,8 +78,8 @@ def _cells(member: Member) -> list[str]:
     state = f"diverged at step {run.diverged_step}" if run.state is State.DIVERGED else str(run.state)
     loss = dash(run.last_loss_nats, ".4f")
     steps = f"{run.steps_planned if run.state in FINISHED and run.diverged_step is None else run.steps_done}"
-    place = [run.run_id, member.label, point_text(member.point), str(run.seed)]
-    return [*place, state, f"{steps}/{run.steps_planned}", loss, count(run.tokens_per_s)]
+    place = [run.run_id, member.label, settings(member.point), str(run.seed)]
+    return [*place, state, f"{steps}/{run.steps_planned}", loss, dash(run.tokens_per_s, ",.0f")]
 
 
 def _facts(run: RunRecord) -> Table:

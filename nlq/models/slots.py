@@ -4,7 +4,7 @@ A component is one file. It has `Options` (a subclass of ComponentOptions; its `
 `build(options, shape)`, which returns the module or raises NlqError where it cannot stand in the slot.
 """
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,7 +25,7 @@ class ComponentOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    def resolved(self, shape: "SlotShape") -> Self:  # noqa: ARG002
+    def resolved(self, shape: "SlotShape") -> "ComponentOptions":  # noqa: ARG002
         """These options with every default filled in that depends on sizes: equal systems get equal keys."""
         return self
 

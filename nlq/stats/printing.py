@@ -40,8 +40,8 @@ def plain(value: float | None) -> str:
 
 
 def count(value: int) -> str:
-    """A parameter count: 84953856 as "84.95M"."""
-    for unit, name in ((10**9, "B"), (10**6, "M"), (10**3, "K")):
+    """A count of parameters or tokens: 84953856 as "84.95M"."""
+    for unit, name in ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K")):
         if value >= unit:
             return f"{value / unit:.2f}{name}"
     return str(value)

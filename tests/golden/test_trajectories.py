@@ -126,7 +126,12 @@ def golden_names(golden: dict[str, Any]) -> dict[str, str]:
     linear = golden["query_mode"] == "original"
     query = {"attn.q": "attention.query.weight" if linear else "attention.query.linear.weight"}
     layer = LAYER_NAMES | query
-    names = {"wte": "embedding.weight", "wpe": "positions.table.weight", "ln_f": "norm.weight", "lm_head": "head.weight"}
+    names = {
+        "wte": "embedding.weight",
+        "wpe": "positions.table.weight",
+        "ln_f": "norm.weight",
+        "lm_head": "head.weight",
+    }
     for i in range(golden["config"]["layers"]):
         names |= {f"h.{i}.{theirs}": f"blocks.{i}.{ours}" for theirs, ours in layer.items()}
     return names

@@ -1,6 +1,6 @@
 """GELU(X W_up) W_down, with the exact (erf) GELU."""
 
-from typing import Literal, Self
+from typing import Literal
 
 from jaxtyping import Float
 from pydantic import Field
@@ -20,7 +20,7 @@ class Options(ComponentOptions):
     ratio: Real | None = Field(4.0, gt=0, description="hidden width as a multiple of the model's width, rounded down")
     hidden: Whole | None = Field(None, ge=1, description="hidden width itself, where ratio cannot say it exactly")
 
-    def resolved(self, shape: SlotShape) -> Self:
+    def resolved(self, shape: SlotShape) -> "Options":
         """The hidden width as a number, and no ratio."""
         hidden = self.hidden or int((self.ratio or 4.0) * shape.width_in)
         return self.model_copy(update={"hidden": hidden, "ratio": None})

@@ -5,7 +5,7 @@ r = d/2, so the two matrices have the d² parameters of W_Q, and the two gains a
 in the softmax scale, as in the paper's code; the two places give the same function.
 """
 
-from typing import Literal, Self
+from typing import Literal
 
 from jaxtyping import Float
 from pydantic import Field
@@ -26,7 +26,7 @@ class Options(ComponentOptions):
     out_gain: Real = Field(1.0, description="initial gain of the output norm; 0 starts at the identity")
     scale: Real = Field(1.0, description="factor on X + f(X)")
 
-    def resolved(self, shape: SlotShape) -> Self:
+    def resolved(self, shape: SlotShape) -> "Options":
         """The rank as a number."""
         return self.model_copy(update={"rank": self.rank or shape.width_in // 2})
 

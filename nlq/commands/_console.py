@@ -9,6 +9,7 @@ from rich.console import Console
 
 from nlq.core.launch import Slot
 from nlq.report.render import strict
+from nlq.stats.origin import plural
 from nlq.stats.printing import DASH
 
 WIDTH_WITHOUT_TERMINAL = 140
@@ -48,4 +49,4 @@ def duration(seconds: float | None) -> str:
 
 def slots_text(slots: list[Slot]) -> str:
     """How many runs train at a time, and on what."""
-    return f"{len(slots)} slot(s) of {slots[0].threads} thread(s) ({slots[0].device})"
+    return f"{plural(len(slots), 'slot')} of {plural(slots[0].threads, 'thread')} ({slots[0].device})"

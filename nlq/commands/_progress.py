@@ -10,6 +10,7 @@ from rich.text import Text
 
 from nlq.commands._console import dash, duration
 from nlq.core.run import FINISHED, Member, RunRecord, State
+from nlq.stats.origin import plural
 from nlq.stats.printing import settings
 from nlq.store.reader import Reader
 
@@ -66,7 +67,10 @@ class Progress:
         running = _running_table([m for m in members if m.run.state is State.RUNNING])
         states = Counter(m.run.state for m in members)
         counts = ", ".join(f"{number} {state}" for state, number in states.items())
-        return [running, Text(f"{len(members)} runs: {counts}; time left {duration(self._time_left(members))}")]
+        return [
+            running,
+            Text(f"{plural(len(members), 'run')}: {counts}; time left {duration(self._time_left(members))}"),
+        ]
 
     def _time_left(self, members: list[Member]) -> float | None:
         done = sum(map(_work_done, members)) - self._work_before
@@ -101,7 +105,7 @@ def _running_cells(member: Member) -> list[Text]:
         left = (run.steps_planned - run.steps_done) * run.spec["train"]["batch_tokens"] / run.tokens_per_s
     filled = round(BAR_WIDTH * run.steps_done / run.steps_planned)
     cells = [
-        f"{member.label}  {settings(member.point)}  seed {run.seed}",
+        _name(member),
         "█" * filled + "░" * (BAR_WIDTH - filled),
         f"step {run.steps_done}/{run.steps_planned}",
         f"loss {dash(run.last_loss_nats, '.4f')}",
@@ -121,4 +125,9 @@ def _ended_line(member: Member) -> Text:
         State.FAILED: f"failed ({run.failure_class}): {run.failure_message}; log {run.log_path}",
     }
     what = told.get(run.state, str(run.state))
-    return Text(f"{run.run_id[:8]}  {member.label}  {settings(member.point)}  seed {run.seed}: {what}")
+    return Text(f"{run.run_id[:8]}  {_name(member)}: {what}")
+
+
+def _name(member: Member) -> str:
+    """A run as people call it: its arm, point and seed."""
+    return "  ".join(filter(None, (member.label, settings(member.point), f"seed {member.run.seed}")))

@@ -12,6 +12,7 @@ from nlq.commands.planning import Planned, plan_to_look
 from nlq.core.launch import Slot
 from nlq.core.sweep import PlannedRun
 from nlq.models.cost import Cost, training_bytes
+from nlq.stats.origin import plural
 from nlq.stats.printing import count, settings
 from nlq.store.queue import RUN_ID_LENGTH
 
@@ -92,7 +93,7 @@ def _row(e: Estimate) -> dict[str, Any]:
 
 
 def _print_table(planned: Planned, estimates: list[Estimate], slots: list[Slot]) -> None:
-    table = Table(title=f"{planned.sweep.name}: {len(estimates)} runs, nothing queued", title_justify="left")
+    table = Table(title=f"{planned.sweep.name}: {plural(len(estimates), 'run')}, nothing queued", title_justify="left")
     for name in ("arm", "point"):
         table.add_column(name, overflow="fold")
     for name in ("seed", "spec key", "N.E. params", "all params", "FLOPs", "tokens", "memory", "time"):

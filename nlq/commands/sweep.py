@@ -12,6 +12,7 @@ from nlq.core.run import State
 from nlq.models.cost import Cost
 from nlq.runners._process import is_alive, this_process
 from nlq.scheduler import Place, Scheduler
+from nlq.stats.origin import plural
 from nlq.store.queue import Counts, Queue
 from nlq.store.reader import Reader
 
@@ -27,7 +28,8 @@ def sweep(spec: Path, db: Path, cache: Path, slots: list[Slot], runner: str) -> 
     queue = Queue(db)
     try:
         new = queue.enqueue(planned.sweep, {key: _counts(one) for key, one in planned.costs.items()})
-        screen.print(f"{planned.sweep.name}: {len(planned.costs)} runs, {new} to train, on {slots_text(slots)}")
+        runs = plural(len(planned.costs), "run")
+        screen.print(f"{planned.sweep.name}: {runs}, {new} to train, on {slots_text(slots)}")
         return _train(planned, queue, Place(db, cache, log_folder(db)), slots, start)
     finally:
         queue.close()
@@ -63,7 +65,9 @@ def _summary(planned: Planned, states: dict[State, int], db: Path) -> int:
     failed = states.get(State.FAILED, 0)
     if failed:
         again = f"nlq sweep {planned.sweep.source}"
-        screen.print(f"{failed} run(s) failed: see why with nlq status, and try them again with {again}", style="red")
+        screen.print(
+            f"{plural(failed, 'run')} failed: see why with nlq status, and try them again with {again}", style="red"
+        )
     return EXIT_FAILED if failed else 0
 
 

@@ -14,8 +14,8 @@ def slots(cpu_slots: int | None) -> list[Slot]:
 
     `cpu_slots` asks for that many CPU slots even where there are GPUs. Raises NlqError when it cannot be.
     """
-    gpus = [] if cpu_slots else list(visible_gpus())
-    return gpus or _cpu_slots(cpu_slots or cores())
+    gpus = [] if cpu_slots is not None else list(visible_gpus())
+    return gpus or _cpu_slots(cores() if cpu_slots is None else cpu_slots)
 
 
 def cores() -> int:

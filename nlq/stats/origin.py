@@ -92,7 +92,9 @@ def _others(selection: Selection) -> Iterator[str]:
 
 
 def _unmatched(selection: Selection) -> Iterator[str]:
-    arms = [arm for arm in _others(selection) if compare(selection, selection.best[arm]).matched is False]
+    """Every point counts, shown or not: one that read other batches is no control of the others either."""
+    points = ((arm, point) for arm, of_arm in selection.points.items() for point in of_arm)
+    arms = dict.fromkeys(arm for arm, point in points if compare(selection, point).matched is False)
     if arms:
         yield f"unmatched data: {', '.join(arms)} did not read the baseline's batches"
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from nlq.core.run import State
+from nlq.models.transformer import Transformer
 from nlq.store.database import open_writable
 from nlq.store.reader import Reader
 
@@ -115,17 +116,15 @@ def test_unmatched_data_is_said(nlq: Run, write_spec: Run, tmp_path: Path) -> No
 def test_one_failing_run_does_not_stop_the_rest(nlq: Run, write_spec: Run, tmp_path: Path) -> None:
     spec = write_spec("name: s\narms: {a: {}, b: {model.layers: 2}}\nseeds: [0, 1]")
     with pytest.MonkeyPatch.context() as patch:
-        real = __import__("nlq.models.build", fromlist=["build"]).build
 
-        def build(model: object) -> object:
-            if getattr(model, "layers", 0) == 2:
+        def initialise(model: Transformer, seed: int) -> None:
+            if len(model.blocks) == 2:
                 raise RuntimeError("cannot start")
-            return real(model)
 
-        patch.setattr("nlq.models.build.build", build)
+        patch.setattr("nlq.models.build.initialise", initialise)
         done = nlq("sweep", spec, "--runner", "inline")
     assert done.code == 1
-    assert "2 run(s) failed" in done.err
+    assert "2 runs failed" in done.err
     assert "RuntimeError: cannot start" in done.err
     states = [run.state for run in Reader(tmp_path / "runs.db").runs()]
     assert states == [State.COMPLETED, State.COMPLETED, State.FAILED, State.FAILED]

@@ -1,0 +1,37 @@
+# Two commands are enough: `make quickstart` and `make test`. Both build what they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+.PHONY: help quickstart test lint fast clean
+
+help:
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/  —/'
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable ".[dev,gpt2]"
+	@touch $@
+
+quickstart: $(VENV)/installed ## install, train the quickstart, print Table 1, draw both figures
+	$(BIN)/nlq sweep specs/quickstart.yaml
+	$(BIN)/nlq report --table1
+	@echo
+	@echo "Figures:"
+	@$(BIN)/nlq plot training-dynamics
+	@$(BIN)/nlq plot relative-improvement
+
+test: $(VENV)/installed lint ## lint, types, layers and all tests
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(VENV)/installed ## ruff and mypy --strict
+	$(BIN)/ruff check nlq tests
+	$(BIN)/ruff format --check nlq tests
+	$(BIN)/mypy
+
+fast: $(VENV)/installed ## the tests that train nothing
+	$(BIN)/python -m pytest -n $(WORKERS) tests/unit tests/contract tests/numerics tests/test_layers.py tests/test_docs.py
+
+clean: ## remove the environment and caches, never a database
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

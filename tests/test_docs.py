@@ -46,7 +46,8 @@ def test_every_option_stands_in_the_readme(name: str) -> None:
 
 
 def test_every_command_line_of_the_readme_exists() -> None:
-    lines = re.findall(r"^\s*(?:\$ )?nlq ([a-z].*)$", README, flags=re.MULTILINE)
+    blocks = re.findall(r"^```sh\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+    lines = re.findall(r"^nlq ([a-z].*)$", "\n".join(blocks), flags=re.MULTILINE)
     assert len(lines) > 10
     for line in lines:
         words = line.split("#")[0].split()

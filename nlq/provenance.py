@@ -1,17 +1,32 @@
-"""Which code ran: the commit of nlq's own source, and whether it was changed since."""
+"""Which code runs: a digest of nlq's own source, and the commit that it came from."""
 
+import hashlib
 import subprocess
+from functools import cache
 from pathlib import Path
 
+from nlq.core.run import CodeState
+
 PACKAGE = Path(__file__).resolve().parent
+SUFFIXES = (".py", ".yaml", ".csv")
 
 
-def code_state() -> tuple[str | None, bool | None]:
-    """(commit, changed since) of the source in use, or (None, None) where it is not under git."""
+def code_state() -> CodeState:
+    """The source in use; commit and dirty are None where it is not under git."""
     if _git("ls-files", "--error-unmatch", "__init__.py") is None:
-        return None, None
+        return CodeState(source_sha256(), None, None)
     commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--", ".")
-    return commit, None if changes is None else bool(changes)
+    return CodeState(source_sha256(), commit, None if changes is None else bool(changes))
+
+
+@cache
+def source_sha256() -> str:
+    """Digest of every source file of the package as it was when this process first asked."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in PACKAGE.rglob("*") if p.suffix in SUFFIXES):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(PACKAGE).as_posix()}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
 
 
 def _git(*arguments: str) -> str | None:

@@ -8,74 +8,131 @@ from pathlib import Path
 
 from nlq.core.launch import Handle, Launch, Process, Runner, Slot
 from nlq.core.run import State
-from nlq.store.queue import Claim, Queue
+from nlq.store.queue import Claim, OpenAttempt, Queue
 
-POLL_S = 0.1
-GRACE_S = 5.0
+POLL_S = 0.05
+RECOVER_S = 1.0
+GRACE_S = 10.0
+STALL_TIMEOUT_S = 1800.0
+EXIT_NO_SPACE = 28
+"""A worker's exit code when the disk is so full that it could not tell the database."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a scheduler works: the database, the prepared corpora, and the folder of the runs' logs."""
+    """Where a scheduler works: the database, the prepared corpora, and the folder of logs and checkpoints."""
 
     db: Path
     cache: Path
-    logs: Path
+    folder: Path
+
+    @property
+    def logs(self) -> Path:
+        """One log an attempt."""
+        return self.folder / "logs"
+
+    @property
+    def checkpoints(self) -> Path:
+        """One folder a run."""
+        return self.folder / "checkpoints"
+
+
+@dataclass
+class Watched:
+    """A running attempt; its heartbeat last changed at `moved_at` by this process's own clock."""
+
+    slot: Slot
+    handle: Handle
+    heartbeat: str | None = None
+    moved_at: float = field(default_factory=time.monotonic)
 
 
 @dataclass
 class Scheduler:
-    """Trains the queued runs of one sweep on this machine. Several schedulers may share a database.
+    """Trains the queued runs of one sweep, or of all, on this machine. Several schedulers may share a database.
 
-    `process` is the scheduler's own; `is_alive` tells whether a process still runs; `on_tick` is called at every look.
+    `is_alive` tells whether a process still runs; `on_tick` is called at every look.
     """
 
     queue: Queue
     runner: Runner
     slots: list[Slot]
-    sweep: str
+    sweep: str | None
     place: Place
     process: Process
     is_alive: Callable[[Process], bool]
     on_tick: Callable[[], None]
-    running: dict[int, tuple[Slot, Handle]] = field(default_factory=dict)
+    stall_timeout_s: float = STALL_TIMEOUT_S
+    strict: bool = False
+    stay: bool = False
+    interrupts: int = 0
+    running: dict[int, Watched] = field(default_factory=dict)
+    _recovered_at: float = -RECOVER_S
 
     def run(self) -> None:
-        """Return when no run of the sweep is queued or running, here or under another scheduler.
+        """Return when no run is queued or running, here or under another scheduler; with `stay`, wait for more."""
+        while self._look():
+            self.on_tick()
+            time.sleep(POLL_S)
 
-        A KeyboardInterrupt stops the runs started here, gives them back to the queue, and is raised again.
+    def interrupt(self) -> None:
+        """First: start nothing more; running runs write a checkpoint and go back to the queue. Then: end them at once.
+
+        Called from a signal handler, so it only counts.
         """
-        try:
-            while self._look():
-                self.on_tick()
-                time.sleep(POLL_S)
-        except KeyboardInterrupt:
-            self._give_back()
-            raise
+        self.interrupts += 1
 
     def _look(self) -> bool:
-        self._recover()
+        if self.interrupts:
+            self._stop_running()
+        elif time.monotonic() - self._recovered_at >= RECOVER_S:
+            self._recover()
         self._reap()
+        if self.interrupts:
+            return bool(self.running)
         self._fill()
         counts = self.queue.states(self.sweep)
-        return bool(self.running or counts.get(State.QUEUED) or counts.get(State.RUNNING))
+        return self.stay or bool(self.running or counts.get(State.QUEUED) or counts.get(State.RUNNING))
 
     def _recover(self) -> None:
-        """Attempts of schedulers that are gone, and whose own process is gone too, give their runs back."""
-        for lost in self.queue.open_attempts():
-            owner_gone = lost.scheduler.host == self.process.host and not self.is_alive(lost.scheduler)
-            if owner_gone and not (lost.worker and self.is_alive(lost.worker)):
-                self.queue.lose(lost.attempt, "its scheduler and its process are gone")
+        """Take over what schedulers that are gone left running, give back what is gone, and look for stalled loops."""
+        self._recovered_at = time.monotonic()
+        for found in self.queue.open_attempts():
+            if found.attempt in self.running:
+                self._look_at_heartbeat(found)
+            elif found.scheduler.host == self.process.host and not self.is_alive(found.scheduler):
+                self._take_over(found)
+
+    def _take_over(self, orphan: OpenAttempt) -> None:
+        if orphan.worker is None or not self.is_alive(orphan.worker):
+            self.queue.lose(orphan.attempt, "its scheduler and its process are gone")
+        elif self.queue.adopt(orphan, self.process):
+            slot = next((s for s in self.slots if s.name == orphan.slot), Slot(orphan.slot, "cpu", 1))
+            self.running[orphan.attempt] = Watched(slot, self.runner.adopt(orphan.worker), orphan.heartbeat_at_utc)
+
+    def _look_at_heartbeat(self, found: OpenAttempt) -> None:
+        """By this process's own monotonic clock: a clock that is set back stalls nothing and hides nothing."""
+        watched = self.running[found.attempt]
+        if found.heartbeat_at_utc != watched.heartbeat:
+            watched.heartbeat, watched.moved_at = found.heartbeat_at_utc, time.monotonic()
+        elif time.monotonic() - watched.moved_at > self.stall_timeout_s:
+            watched.handle.stop(GRACE_S)
+            self.queue.lose(found.attempt, f"no step for {self.stall_timeout_s:g} s")
 
     def _reap(self) -> None:
-        for attempt, (_, handle) in list(self.running.items()):
-            code = handle.poll()
-            if code is not None:
-                del self.running[attempt]
+        for attempt, watched in list(self.running.items()):
+            code = watched.handle.poll()
+            if code is None:
+                continue
+            del self.running[attempt]
+            if code == EXIT_NO_SPACE:
+                message = "no space left for the log, a checkpoint or the database"
+                self.queue.finish(attempt, State.FAILED, exit_code=code, failure_class="no_space", message=message)
+            else:
                 self.queue.lose(attempt, ending(code), exit_code=code)
 
     def _fill(self) -> None:
-        busy = {slot.name for slot, _ in self.running.values()}
+        busy = {watched.slot.name for watched in self.running.values()}
         for slot in self.slots:
             if slot.name in busy:
                 continue
@@ -90,22 +147,26 @@ class Scheduler:
         except OSError as error:
             self.queue.finish(claim.attempt, State.FAILED, failure_class="code_error", message=f"not started: {error}")
             return
+        self.running[claim.attempt] = Watched(slot, handle)
         self.queue.launched(claim.attempt, handle.process)
-        self.running[claim.attempt] = (slot, handle)
 
     def _arguments(self, claim: Claim, slot: Slot) -> tuple[str, ...]:
         place = self.place
-        where = ("--db", str(place.db), "--cache", str(place.cache), "--token", claim.token)
-        return (*where, "--device", slot.device, "--threads", str(slot.threads))
+        where = ("--db", str(place.db), "--cache", str(place.cache), "--checkpoints", str(place.checkpoints))
+        how = ("--device", slot.device, "--threads", str(slot.threads), *(["--strict"] if self.strict else []))
+        return (*where, "--token", claim.token, *how)
 
-    def _give_back(self) -> None:
-        for attempt, (_, handle) in self.running.items():
-            handle.stop(GRACE_S)
-            self.queue.give_back(attempt, "interrupted")
+    def _stop_running(self) -> None:
+        for attempt, watched in self.running.items():
+            if self.interrupts > 1:
+                watched.handle.stop(GRACE_S)
+                self.queue.give_back(attempt, "interrupted twice")
+            else:
+                watched.handle.ask_to_stop()
 
 
 def ending(code: int) -> str:
     """How a process that did not say so itself came to its end."""
     if code < 0:
         return f"killed by signal {-code} ({signal.strsignal(-code)})"
-    return f"ended with code {code} before its last step"
+    return f"its process ended with code {code} before its last step"

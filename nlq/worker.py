@@ -1,105 +1,247 @@
-"""The process that trains one run: read its spec, build, train, write its rows, say how it ended."""
+"""The process that trains one run: read its order, build, resume, train, write its rows, say how it ended."""
 
 import argparse
 import errno
 import platform
 import resource
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from nlq import __version__
 from nlq.core.errors import NlqError
 from nlq.core.run import Outcome, Provenance, State
-from nlq.core.spec import RunSpec
-from nlq.provenance import code_state
+from nlq.provenance import code_state, source_sha256
 from nlq.runners._process import this_process
-from nlq.store.queue import Queue
+from nlq.store.queue import Order, Queue
 from nlq.store.writer import RunWriter, StaleAttemptError
+
+if TYPE_CHECKING:
+    import torch
+
+    from nlq.training.loop import Run
+
+EXIT_FAILED = 1
+EXIT_NO_SPACE = errno.ENOSPC
+"""The disk is full, perhaps so full that the database could not be told."""
+
+
+class CodeChangedError(NlqError):
+    """The source is not what the run was queued with, and --strict was asked for."""
+
+
+class Signals:
+    """What others ask by signals: SIGTERM and SIGINT to stop after a checkpoint, SIGUSR1 for a checkpoint."""
+
+    def __init__(self) -> None:
+        self._stop, self._checkpoint = False, False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Signals":
+        if threading.current_thread() is not threading.main_thread():
+            return self  # Python takes signals in the main thread alone
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+            self._before[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def stop(self) -> bool:
+        """Whether to write a checkpoint and stop."""
+        return self._stop
+
+    def checkpoint(self) -> bool:
+        """Whether a checkpoint was asked for since the last look."""
+        asked, self._checkpoint = self._checkpoint, False
+        return asked
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGUSR1:
+            self._checkpoint = True
+            return
+        self._stop = True
+        before = self._before.get(number)
+        if callable(before) and before is not signal.default_int_handler:
+            before(number, frame)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train the run that holds `--token`. Returns 0 when it completed or diverged, 1 when it failed."""
+    """Train the run that holds `--token`. Returns 0 when it completed, diverged or was interrupted."""
     parser = argparse.ArgumentParser(prog="python -m nlq.worker", description=__doc__)
     parser.add_argument("--db", type=Path, required=True, help="the database that holds the run")
     parser.add_argument("--token", required=True, help="the attempt's token")
     parser.add_argument("--device", default="cpu", help="cpu or cuda:0")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of this process")
     parser.add_argument("--cache", type=Path, required=True, help="folder of prepared corpora")
+    parser.add_argument("--checkpoints", type=Path, required=True, help="folder of checkpoints")
+    parser.add_argument("--strict", action="store_true", help="refuse a run that other code was queued with")
     options = parser.parse_args(arguments)
-    queue = Queue(options.db)
-    try:
-        return _attempt(queue, options)
-    finally:
-        queue.close()
+    with Signals() as asked:
+        queue = Queue(options.db)
+        try:
+            return _attempt(queue, queue.order(options.token), options, asked)
+        finally:
+            queue.close()
 
 
-def _attempt(queue: Queue, options: argparse.Namespace) -> int:
-    spec, attempt, run_id = queue.spec(options.token)
-    print(f"run {run_id}, attempt {attempt}, seed {spec.seed}, {spec.train.steps} steps", flush=True)
+def _attempt(queue: Queue, order: Order, options: argparse.Namespace, asked: Signals) -> int:
+    if not queue.launched(order.attempt, this_process()):
+        _say("this attempt has ended already; stopping")
+        return EXIT_FAILED
+    _say(f"run {order.run_id}, attempt {order.attempt}, seed {order.spec.seed}, {order.spec.train.steps} steps")
     try:
-        outcome = _train(queue, options, spec, attempt)
+        outcome = _train(queue, order, options, asked)
     except StaleAttemptError as error:
-        print(f"{error}; stopping", flush=True)
-        return 1
+        _say(f"{error}; stopping")
+        return EXIT_FAILED
     except Exception as error:  # noqa: BLE001 - whatever a run dies of is recorded, and the sweep goes on
-        traceback.print_exc()
-        message = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
-        queue.finish(attempt, State.FAILED, exit_code=1, failure_class=failure_class(error), message=message)
-        return 1
-    state = State.COMPLETED if outcome.diverged_step is None else State.DIVERGED
-    queue.finish(attempt, state, exit_code=0, diverged_step=outcome.diverged_step)
-    print(f"{state} after {outcome.steps_done} steps", flush=True)
+        with suppress(OSError):
+            traceback.print_exc()
+        return _record_failure(queue, order, error)
+    _record_end(queue, order.attempt, outcome)
     return 0
 
 
-def _train(queue: Queue, options: argparse.Namespace, spec: RunSpec, attempt: int) -> Outcome:
+def _record_end(queue: Queue, attempt: int, outcome: Outcome) -> None:
+    if outcome.interrupted:
+        queue.give_back(attempt, f"interrupted, with a checkpoint at step {outcome.steps_done}")
+        _say(f"interrupted; a checkpoint is at step {outcome.steps_done}")
+        return
+    state = State.COMPLETED if outcome.diverged_step is None else State.DIVERGED
+    queue.finish(attempt, state, exit_code=0, diverged_step=outcome.diverged_step)
+    _say(f"{state} after {outcome.steps_done} steps")
+
+
+def _record_failure(queue: Queue, order: Order, error: Exception) -> int:
+    kind = failure_class(error)
+    message = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
+    code = EXIT_NO_SPACE if kind == "no_space" else EXIT_FAILED
+    try:
+        if kind == "device_error":
+            queue.lose(order.attempt, message, exit_code=code, failure_class=kind)
+        elif kind == "out_of_memory":
+            _record_out_of_memory(queue, order, message)
+        else:
+            queue.finish(order.attempt, State.FAILED, exit_code=code, failure_class=kind, message=message)
+    except Exception as second:  # noqa: BLE001 - the scheduler records what the exit code says
+        _say(f"not recorded: {second}")
+    return code
+
+
+def _record_out_of_memory(queue: Queue, order: Order, message: str) -> None:
+    """Once more with half the micro-batch, which leaves the batch and so the numbers as they are; then a failure."""
+    spec = order.spec
+    now = spec.train.micro_batch or spec.sequences_per_step
+    smaller = next((size for size in range(now // 2, 0, -1) if spec.sequences_per_step % size == 0), None)
+    if smaller is not None and not queue.was_halved(order.attempt):
+        queue.halve(order.attempt, smaller, f"{message}; once more with micro-batches of {smaller}")
+        return
+    would_fit = (
+        f"try train.micro_batch: {smaller}" if smaller else "one sequence at a time does not fit: a smaller model"
+    )
+    queue.finish(
+        order.attempt, State.FAILED, exit_code=1, failure_class="out_of_memory", message=f"{message}; {would_fit}"
+    )
+
+
+def failure_class(error: Exception) -> str:
+    """The class under which a failure is counted."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "alloc_cpu" in str(error):
+        return "out_of_memory"
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error):
+        return "no_space"
+    if type(error).__name__ == "AcceleratorError" or "CUDA error" in str(error):
+        return "device_error"
+    if isinstance(error, NlqError) and not isinstance(error, CodeChangedError):
+        return "bad_data"
+    return "code_error"
+
+
+def _train(queue: Queue, order: Order, options: argparse.Namespace, asked: Signals) -> Outcome:
     """Imports PyTorch: the database is at hand before, so that a failure to import is recorded too."""
+    from nlq.training.checkpoint import Checkpoints
+    from nlq.training.loop import proceed
+
+    _check_code(queue, order, options.strict)
+
+    def tell(message: str) -> None:
+        _say(message)
+        queue.note(order.attempt, "checkpoint", message)
+
+    keeper = Checkpoints(options.checkpoints / order.run_id, order.spec, options.threads, tell)
+    keeper.threads = keeper.pinned_threads()
+    writer = RunWriter(options.db, order.attempt, order.spec.train.batch_tokens)
+    run = _prepare(queue, order, options, keeper.threads, writer)
+    evals = order.spec.eval_steps()
+    state = keeper.restore(run.model, run.optimiser, lambda step: queue.rows_reach(order.attempt, step, evals))
+    queue.begin(order.attempt, state.step)
+    outcome = proceed(run, state, keeper, asked)
+    writer.close(outcome.data_hash, _peak_memory_bytes(run.device))
+    if not outcome.interrupted:
+        keeper.finish()
+    return outcome
+
+
+def _prepare(queue: Queue, order: Order, options: argparse.Namespace, threads: int, writer: RunWriter) -> "Run":
     import torch
 
     from nlq.data.plan import run_data
     from nlq.data.prepare import open_by_digest
     from nlq.models.build import build, initialise
     from nlq.training.device import open_device, parameter_dtype
-    from nlq.training.loop import train
+    from nlq.training.loop import Run
+    from nlq.training.optim import adamw
 
-    device = open_device(options.device, options.threads)
-    queue.started(attempt, _provenance(device.name, options.threads, torch.__version__))
+    spec = order.spec
+    device = open_device(options.device, threads)
+    queue.started(order.attempt, _provenance(device.name, device.uuid, threads, torch.__version__))
     prepared = open_by_digest(spec.data.sha256 or "", options.cache)
     if prepared is None:
         raise NlqError(f"the prepared tokens {spec.data.sha256} are gone from {options.cache}", "run the sweep again")
     model = build(spec.model)
     initialise(model, spec.seed)
     model.to(device.torch_device, parameter_dtype(spec))
-    writer = RunWriter(options.db, attempt, spec.train.batch_tokens)
-    outcome = train(model, run_data(spec, prepared), writer, spec, device.torch_device)
-    writer.close(outcome.data_hash, _peak_memory_bytes(device.torch_device))
-    return outcome
+    return Run(model, run_data(spec, prepared), writer, spec, device.torch_device, adamw(model, spec.optim))
 
 
-def failure_class(error: Exception) -> str:
-    """The class under which a failure is counted: out_of_memory, no_space, bad_data or code_error."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return "out_of_memory"
-    if getattr(error, "errno", None) == errno.ENOSPC or "disk is full" in str(error):
-        return "no_space"
-    return "bad_data" if isinstance(error, NlqError) else "code_error"
+def _check_code(queue: Queue, order: Order, strict: bool) -> None:
+    if order.source_sha256 in (None, source_sha256()):
+        return
+    message = "nlq's source has changed since this run was queued"
+    if strict:
+        raise CodeChangedError(f"{message}, and --strict was asked for", "queue it again: nlq sweep SPEC")
+    _say(f"{message}; the report will say so")
+    queue.note(order.attempt, "code", message)
 
 
-def _provenance(device: str, threads: int, torch_version: str) -> Provenance:
-    commit, dirty = code_state()
-    host = this_process().host
-    return Provenance(host, device, threads, __version__, torch_version, platform.python_version(), commit, dirty)
+def _provenance(device: str, uuid: str | None, threads: int, torch_version: str) -> Provenance:
+    code = code_state()
+    host, python = this_process().host, platform.python_version()
+    versions = (__version__, torch_version, python, code.git_commit, code.git_dirty, code.source_sha256)
+    return Provenance(host, device, threads, *versions, device_uuid=uuid)
 
 
-def _peak_memory_bytes(device: object) -> int:
+def _peak_memory_bytes(device: "torch.device") -> int:
     import torch
 
-    if getattr(device, "type", "cpu") == "cuda":
-        return torch.cuda.max_memory_allocated()
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
     unit = 1 if sys.platform == "darwin" else 1024  # kilobytes on Linux, bytes on macOS
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _say(text: str) -> None:
+    """To the log, which a full disk must not turn into a second failure."""
+    with suppress(OSError):
+        print(text, flush=True)
 
 
 if __name__ == "__main__":

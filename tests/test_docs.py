@@ -1,4 +1,4 @@
-"""The README shows every command and every option that there is, and nothing else; help comes quickly, without PyTorch."""
+"""The README shows every command and option that there is, and no other; help comes quickly, without PyTorch."""
 
 import re
 import subprocess

@@ -45,6 +45,9 @@ class Handle(Protocol):
     def poll(self) -> int | None:
         """The exit code, or None while it runs; a signal's number is negative."""
 
+    def ask_to_stop(self) -> None:
+        """Ask for a checkpoint and an end, once however often it is called. Harmless when it has ended."""
+
     def stop(self, grace_s: float) -> None:
         """End the whole process group: ask, wait `grace_s` seconds, then kill. Harmless when it has ended."""
 
@@ -54,3 +57,6 @@ class Runner(Protocol):
 
     def start(self, launch: Launch) -> Handle:
         """Start a run; output goes to the launch's log. Raises OSError when that is impossible."""
+
+    def adopt(self, process: Process) -> Handle:
+        """Watch a run that another scheduler of this machine started."""

@@ -70,18 +70,31 @@ class Sink(Protocol):
     def evaluation(self, row: EvalRow) -> None:
         """Take one evaluation."""
 
+    def flush(self) -> None:
+        """Make what was taken safe, before a checkpoint relies on it."""
+
 
 class Outcome(NamedTuple):
-    """How training ended: `diverged_step` is None when the planned last step was reached."""
+    """How training ended: at the planned last step, unless it diverged at a step or was interrupted by request."""
 
     steps_done: int
     diverged_step: int | None
     data_hash: str
+    interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class CodeState:
+    """The source that runs: a digest of its files, and the commit (None where it is not under git)."""
+
+    source_sha256: str
+    git_commit: str | None
+    git_dirty: bool | None
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where and with what an attempt ran."""
+    """Where and with what an attempt ran. `device_uuid` is the GPU that the process itself found."""
 
     host: str
     device: str
@@ -91,6 +104,8 @@ class Provenance:
     python_version: str
     git_commit: str | None
     git_dirty: bool | None
+    source_sha256: str | None = None
+    device_uuid: str | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +127,7 @@ class RunRecord:
     diverged_step: int | None
     failure_class: str | None
     failure_message: str | None
+    priority: int
     queued_at_utc: str
     started_at_utc: str | None
     finished_at_utc: str | None

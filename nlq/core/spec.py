@@ -11,7 +11,18 @@ from nlq.core.errors import Mistake, nearest
 
 SLOTS = ("query", "key", "value", "output", "attention", "mlp", "positions")
 
-EXECUTION = frozenset({"data.path", "data.tokenizer_path", "model.variant", "optim.lr_min_ratio", "train.micro_batch"})
+EXECUTION = frozenset(
+    {
+        "data.path",
+        "data.tokenizer_path",
+        "model.variant",
+        "optim.lr_min_ratio",
+        "train.checkpoint_minutes",
+        "train.checkpoint_steps",
+        "train.keep_steps",
+        "train.micro_batch",
+    }
+)
 """Settings that are recorded but not hashed: they say how or where, never what the numbers are."""
 
 ADDED_LATER: Mapping[str, Any] = {}
@@ -109,6 +120,16 @@ class TrainSpec(Settings):
         None, ge=0, description="step whose evaluation the tables show; the last unless given"
     )
     precision: Literal["float32", "bf16", "float64"] = Field("float32", description="arithmetic of the forward pass")
+    guard_rise_nats: Real = Field(
+        1.0, gt=0, description="diverged when the smoothed loss stays this far above its best"
+    )
+    guard_guessing: bool = Field(True, description="diverged when it stays above ln(vocab), the loss of guessing")
+    guard_steps: Whole = Field(200, ge=1, description="steps that it must stay there")
+    checkpoint_steps: Whole | None = Field(
+        None, ge=1, description="steps between checkpoints, beside checkpoint_minutes"
+    )
+    checkpoint_minutes: Real = Field(10.0, ge=0, description="minutes between checkpoints")
+    keep_steps: tuple[Whole, ...] = Field((), description="steps whose checkpoint is kept for good")
 
 
 class RunSpec(Settings):

@@ -1,13 +1,69 @@
 """Telling processes apart, across reboots and reused numbers."""
 
 import os
+import signal
 import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import psutil
 
 from nlq.core.launch import Process
+
+POLL_S = 0.02
+UNKNOWN_CODE = 255
+"""Stands for the exit code of a process that somebody else started: only its parent is told."""
+
+
+class AdoptedHandle:
+    """A worker that leads its own process group, whoever started it. Signals reach exactly that process or nobody."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self._asked = False
+
+    def poll(self) -> int | None:
+        """UNKNOWN_CODE once it has ended; what it left running in its group is then killed."""
+        if is_alive(self.process):
+            return None
+        self.kill()
+        return UNKNOWN_CODE
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM, once, to the worker alone: it writes a checkpoint first."""
+        if not self._asked and is_alive(self.process):
+            self._asked = True
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(self.process.pid, signal.SIGTERM)
+
+    def stop(self, grace_s: float, poll: Callable[[], int | None] | None = None) -> None:
+        """SIGTERM to the group, and SIGKILL to what is left of it after `grace_s` seconds, then wait for its end.
+
+        `poll` is the parent's way of seeing that the process has ended.
+        """
+        ended = poll or (lambda: None if is_alive(self.process) else UNKNOWN_CODE)
+        if ended() is None:
+            self._signal_group(signal.SIGTERM)
+            self._signal_group(signal.SIGCONT)
+        deadline = time.monotonic() + grace_s
+        while ended() is None and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        self.kill()
+        while ended() is None:
+            time.sleep(POLL_S)
+
+    def kill(self) -> None:
+        """SIGKILL to the group, also when its leader has ended before: a group's number is not given away meanwhile."""
+        self._signal_group(signal.SIGKILL)
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        taken_by_another = _started(self.process.pid) not in ("", self.process.started)
+        if not taken_by_another and os.getpgid(0) != self.process.pid:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, number)
 
 
 def this_process() -> Process:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 
 from nlq.core.launch import Handle, Launch, Process, Runner
-from nlq.runners._process import this_process
+from nlq.runners._process import AdoptedHandle, this_process
 
 
 class InlineHandle:
@@ -21,6 +21,9 @@ class InlineHandle:
     def poll(self) -> int:
         """The exit code."""
         return self.exit_code
+
+    def ask_to_stop(self) -> None:
+        """Nothing is left to stop."""
 
     def stop(self, grace_s: float) -> None:
         """Nothing is left to stop."""
@@ -41,6 +44,10 @@ class Inline:
             redirect_stderr(log),
         ):
             return InlineHandle(self.entry(launch.arguments))
+
+    def adopt(self, process: Process) -> Handle:
+        """Watch another scheduler's process."""
+        return AdoptedHandle(process)
 
 
 def make(entry: Callable[[Sequence[str]], int]) -> Runner:

@@ -1,17 +1,12 @@
 """One process a run, in a process group of its own, on this machine."""
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from nlq.core.launch import Handle, Launch, Process, Runner
-from nlq.runners._process import identify
-
-POLL_S = 0.02
+from nlq.runners._process import AdoptedHandle, identify
 
 
 class LocalHandle:
@@ -19,27 +14,27 @@ class LocalHandle:
 
     def __init__(self, child: "subprocess.Popen[bytes]") -> None:
         self.child = child
-        self._process = identify(child.pid)
+        self._group = AdoptedHandle(identify(child.pid))
 
     @property
     def process(self) -> Process:
         """The child's identity."""
-        return self._process
+        return self._group.process
 
     def poll(self) -> int | None:
         """Its exit code, once it has ended; what it left running in its group is then killed."""
         code = self.child.poll()
         if code is not None:
-            _signal_group(self.child.pid, signal.SIGKILL)
+            self._group.kill()
         return code
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM to the worker alone: it writes a checkpoint first."""
+        self._group.ask_to_stop()
 
     def stop(self, grace_s: float) -> None:
         """SIGTERM to the group, and SIGKILL to what is left of it after `grace_s` seconds."""
-        _signal_group(self.child.pid, signal.SIGTERM)
-        deadline = time.monotonic() + grace_s
-        while self.child.poll() is None and time.monotonic() < deadline:
-            time.sleep(POLL_S)
-        _signal_group(self.child.pid, signal.SIGKILL)
+        self._group.stop(grace_s, self.child.poll)
         self.child.wait()
 
 
@@ -69,12 +64,11 @@ class Local:
             )
         return LocalHandle(child)
 
+    def adopt(self, process: Process) -> Handle:
+        """Watch a worker that another scheduler started."""
+        return AdoptedHandle(process)
+
 
 def make(_entry: Callable[[Sequence[str]], int]) -> Runner:
     """Processes import the worker themselves."""
     return Local()
-
-
-def _signal_group(group: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)

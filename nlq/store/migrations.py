@@ -152,6 +152,12 @@ BEGIN SELECT RAISE(ABORT, '{message}'); END;
 """
 
 
+_QUEUE_COLUMNS = {
+    "runs": {"micro_batch": "INTEGER", "queued_source_sha256": "TEXT"},
+    "attempts": {"source_sha256": "TEXT", "device_uuid": "TEXT", "resumed_step": "INTEGER"},
+}
+
+
 @migrations(name="0001_tables")
 def tables(db: Database) -> None:
     """All tables, and the refusal of rows from an attempt that is no longer the current one."""
@@ -159,3 +165,11 @@ def tables(db: Database) -> None:
         db.execute(statement)
     for table in ("steps", "evals"):
         db.execute(_CURRENT_ATTEMPT.format(table=table, message=STALE_ATTEMPT))
+
+
+@migrations(name="0002_resume")
+def resume(db: Database) -> None:
+    """What exact resume and a second try with a smaller micro-batch need, and the digest of the code that ran."""
+    for table, columns in _QUEUE_COLUMNS.items():
+        for name, kind in columns.items():
+            db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")

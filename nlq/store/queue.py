@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,19 +10,19 @@ from typing import Any
 from sqlite_utils import Database
 
 from nlq.core.launch import Process
-from nlq.core.run import FINISHED, Provenance, State
+from nlq.core.run import FINISHED, CodeState, Provenance, State
 from nlq.core.spec import RunSpec
 from nlq.core.sweep import PlannedRun, Sweep
 from nlq.store.database import immediate, open_writable, utc_now
 
 RUN_ID_LENGTH = 12
 MOST_LOSSES = 2
-"""How often a run goes back to the queue after its process vanished."""
+"""How often a run goes back to the queue by itself after its process vanished or its device failed."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to train one run: rows are taken only from the attempt that holds the run's current token."""
+    """The right to train one run: rows are taken only from the attempt that is the run's current one."""
 
     run_id: str
     attempt: int
@@ -38,6 +38,18 @@ class OpenAttempt:
     attempt: int
     worker: Process | None
     scheduler: Process
+    slot: str
+    heartbeat_at_utc: str | None
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a worker is to do: its attempt, the run's spec, and the code that the run was queued with."""
+
+    run_id: str
+    attempt: int
+    spec: RunSpec
+    source_sha256: str | None
 
 
 @dataclass(frozen=True)
@@ -59,18 +71,18 @@ class Queue:
         """Close the connection."""
         self.db.close()
 
-    def enqueue(self, sweep: Sweep, counts: Mapping[str, Counts]) -> int:
+    def enqueue(self, sweep: Sweep, counts: Mapping[str, Counts], code: CodeState) -> int:
         """Put a sweep's runs in the queue and return how many were not there before; `counts` is by spec key.
 
         A run that is queued, running or finished stays as it is; one that failed or was cancelled is queued again.
         """
         with immediate(self.db):
-            new = sum(self._enqueue_run(planned, counts[planned.key]) for planned in sweep.runs)
+            new = sum(self._enqueue_run(planned, counts[planned.key], code) for planned in sweep.runs)
             self._name_sweep(sweep)
         return new
 
-    def claim(self, sweep: str, scheduler: Process, slot: str, logs: Path) -> Claim | None:
-        """Take the next queued run of a sweep, or None when none waits."""
+    def claim(self, sweep: str | None, scheduler: Process, slot: str, logs: Path) -> Claim | None:
+        """Take the next queued run of a sweep (of any sweep when None), or None when none waits."""
         token = secrets.token_hex(16)
         with immediate(self.db):
             row = self._next_queued(sweep)
@@ -80,20 +92,33 @@ class Queue:
             log_path = logs / f"{run_id}-{token[:6]}.log"
             attempt = self._insert_attempt(run, token, scheduler, slot, log_path)
             self.db.execute(
-                "UPDATE runs SET state = ?, attempt = ?, steps_done = 0, started_at_utc = ?, failure_class = NULL,"
-                " failure_message = NULL, last_loss_nats = NULL, tokens_per_s = NULL WHERE run = ?",
+                "UPDATE runs SET state = ?, attempt = ?, started_at_utc = coalesce(started_at_utc, ?),"
+                " failure_class = NULL, failure_message = NULL, tokens_per_s = NULL WHERE run = ?",
                 [State.RUNNING, attempt, utc_now(), run],
             )
-            self._clear_rows(run)
             self._event(run, attempt, "claimed", f"slot {slot}")
         return Claim(run_id, attempt, token, log_path)
 
-    def launched(self, attempt: int, worker: Process) -> None:
-        """Record the process that trains an attempt."""
+    def order(self, token: str) -> Order:
+        """What the worker that holds `token` is to do."""
+        row = self.db.execute(
+            "SELECT run_id, attempts.attempt, spec, runs.micro_batch, queued_source_sha256 FROM attempts"
+            " JOIN runs USING (run) JOIN specs USING (spec_key) WHERE token = ?",
+            [token],
+        ).fetchone()
+        spec = RunSpec.model_validate_json(row[2])
+        if row[3] is not None:
+            spec = spec.resolved(train={"micro_batch": row[3]})
+        return Order(row[0], row[1], spec, row[4])
+
+    def launched(self, attempt: int, worker: Process) -> bool:
+        """Record the process that trains an attempt. False when the attempt has ended: the process must not train."""
         with immediate(self.db):
-            self.db.execute(
-                "UPDATE attempts SET pid = ?, pid_started = ? WHERE attempt = ?", [worker.pid, worker.started, attempt]
+            done = self.db.execute(
+                "UPDATE attempts SET pid = ?, pid_started = ? WHERE attempt = ? AND ended IS NULL",
+                [worker.pid, worker.started, attempt],
             )
+        return done.rowcount == 1
 
     def started(self, attempt: int, provenance: Provenance) -> None:
         """Record where and with what an attempt runs; the worker says so itself."""
@@ -101,11 +126,39 @@ class Queue:
         with immediate(self.db):
             self.db.execute(
                 "UPDATE attempts SET started_at_utc = ?, heartbeat_at_utc = ?, device = ?, threads = ?,"
-                " nlq_version = ?, torch_version = ?, python_version = ?, git_commit = ?, git_dirty = ?"
-                " WHERE attempt = ?",
+                " nlq_version = ?, torch_version = ?, python_version = ?, git_commit = ?, git_dirty = ?,"
+                " source_sha256 = ?, device_uuid = ? WHERE attempt = ?",
                 [utc_now(), utc_now(), p.device, p.threads, p.nlq_version, p.torch_version, p.python_version]
-                + [p.git_commit, p.git_dirty, attempt],
+                + [p.git_commit, p.git_dirty, p.source_sha256, p.device_uuid, attempt],
             )
+
+    def rows_reach(self, attempt: int, step: int, eval_steps: Iterable[int]) -> bool:
+        """Whether all rows before `step` are in the database, so that the run may go on from there."""
+        (run,) = self.db.execute("SELECT run FROM attempts WHERE attempt = ?", [attempt]).fetchone()
+        count = "SELECT COUNT(*), COUNT(DISTINCT step) FROM {} WHERE run = ? AND step < ?"
+        (steps, _), (_, evals) = (self.db.execute(count.format(t), [run, step]).fetchone() for t in ("steps", "evals"))
+        return bool(steps == step and evals == sum(1 for at in eval_steps if at < step))
+
+    def begin(self, attempt: int, step: int) -> None:
+        """Training of an attempt begins at `step`: rows of earlier attempts from there on are replaced."""
+        with immediate(self.db):
+            (run,) = self.db.execute("SELECT run FROM attempts WHERE attempt = ?", [attempt]).fetchone()
+            for table in ("steps", "evals", "window_losses"):
+                self.db.execute(
+                    f"DELETE FROM {table} WHERE run = ? AND step >= ? AND"
+                    " EXISTS (SELECT 1 FROM runs WHERE runs.run = ? AND runs.attempt = ?)",
+                    [run, step, run, attempt],
+                )
+            self.db.execute("UPDATE runs SET steps_done = ? WHERE run = ? AND attempt = ?", [step, run, attempt])
+            self.db.execute("UPDATE attempts SET resumed_step = ? WHERE attempt = ?", [step, attempt])
+            if step:
+                self._event(run, attempt, "resumed", f"from the checkpoint at step {step}")
+
+    def note(self, attempt: int, kind: str, message: str) -> None:
+        """Add an event to the run of an attempt."""
+        with immediate(self.db):
+            (run,) = self.db.execute("SELECT run FROM attempts WHERE attempt = ?", [attempt]).fetchone()
+            self._event(run, attempt, kind, message)
 
     def finish(
         self,
@@ -116,51 +169,57 @@ class Queue:
         diverged_step: int | None = None,
         failure_class: str | None = None,
         message: str = "",
+        then: State | None = None,
     ) -> bool:
-        """End an attempt and, where it is still the run's current one, the run. False when it had ended before."""
+        """End an attempt as `state` and, where it is the run's current one, the run as `then` (or `state`).
+
+        False when the attempt had ended before: nothing changes then.
+        """
         with immediate(self.db):
             open_run = self.db.execute(
                 "SELECT run FROM attempts WHERE attempt = ? AND ended IS NULL", [attempt]
             ).fetchone()
             if open_run is None:
                 return False
+            now, after = utc_now(), then or state
             self.db.execute(
                 "UPDATE attempts SET ended = ?, exit_code = ?, finished_at_utc = ? WHERE attempt = ?",
-                [state, exit_code, utc_now(), attempt],
+                [state, exit_code, now, attempt],
             )
             self.db.execute(
                 "UPDATE runs SET state = ?, diverged_step = ?, failure_class = ?, failure_message = ?,"
                 " finished_at_utc = ? WHERE run = ? AND attempt = ? AND state = ?",
-                [state, diverged_step, failure_class, message or None, utc_now(), open_run[0], attempt, State.RUNNING],
+                [after, diverged_step, failure_class, message or None, None if after is State.QUEUED else now]
+                + [open_run[0], attempt, State.RUNNING],
             )
             self._event(open_run[0], attempt, state, message)
         return True
 
-    def lose(self, attempt: int, why: str, exit_code: int | None = None) -> State:
-        """End an attempt whose process is gone. Its run is QUEUED again, or FAILED when that has happened too often."""
-        with immediate(self.db):
-            (losses,) = self.db.execute(
-                "SELECT COUNT(*) FROM attempts WHERE ended = ? AND run = (SELECT run FROM attempts WHERE attempt = ?)",
-                [State.LOST, attempt],
-            ).fetchone()
-        if losses >= MOST_LOSSES:
-            self.finish(attempt, State.FAILED, exit_code=exit_code, failure_class="killed", message=why)
-            return State.FAILED
-        if self.finish(attempt, State.LOST, exit_code=exit_code, message=why):
-            self._back_to_queue(attempt, State.LOST)
-        return State.QUEUED
+    def lose(self, attempt: int, why: str, *, exit_code: int | None = None, failure_class: str = "killed") -> None:
+        """End an attempt whose process or device is gone: LOST → QUEUED, or FAILED when that has happened too often."""
+        (losses,) = self.db.execute(
+            "SELECT COUNT(*) FROM attempts WHERE ended = ? AND run = (SELECT run FROM attempts WHERE attempt = ?)",
+            [State.LOST, attempt],
+        ).fetchone()
+        if losses < MOST_LOSSES:
+            self.finish(attempt, State.LOST, exit_code=exit_code, message=why, then=State.QUEUED)
+        else:
+            self.finish(attempt, State.FAILED, exit_code=exit_code, failure_class=failure_class, message=why)
 
     def give_back(self, attempt: int, why: str) -> None:
         """End an attempt that was asked to stop; its run is QUEUED again and nothing is held against it."""
-        if self.finish(attempt, State.CANCELLED, message=why):
-            self._back_to_queue(attempt, State.CANCELLED)
+        self.finish(attempt, State.CANCELLED, message=why, then=State.QUEUED)
 
-    def _back_to_queue(self, attempt: int, state: State) -> None:
+    def halve(self, attempt: int, micro_batch: int, why: str) -> None:
+        """End an attempt that ran out of memory; its run is QUEUED once more with a smaller micro-batch."""
+        self.finish(attempt, State.FAILED, failure_class="out_of_memory", message=why, then=State.QUEUED)
         with immediate(self.db):
-            self.db.execute(
-                "UPDATE runs SET state = ?, finished_at_utc = NULL WHERE attempt = ? AND state = ?",
-                [State.QUEUED, attempt, state],
-            )
+            self.db.execute("UPDATE runs SET micro_batch = ? WHERE attempt = ?", [micro_batch, attempt])
+
+    def was_halved(self, attempt: int) -> bool:
+        """Whether the run of an attempt is already on its second try with a smaller micro-batch."""
+        row = self.db.execute("SELECT micro_batch FROM runs WHERE attempt = ?", [attempt]).fetchone()
+        return row is not None and row[0] is not None
 
     def open_attempts(self) -> list[OpenAttempt]:
         """Attempts that have not ended, of all schedulers."""
@@ -170,30 +229,70 @@ class Queue:
         )
         return [_open_attempt(row) for row in rows]
 
-    def states(self, sweep: str) -> dict[State, int]:
-        """How many runs of a sweep are in each state."""
+    def adopt(self, orphan: OpenAttempt, scheduler: Process) -> bool:
+        """Take over an attempt whose scheduler is gone. False when another scheduler was quicker."""
+        with immediate(self.db):
+            done = self.db.execute(
+                "UPDATE attempts SET scheduler_pid = ?, scheduler_pid_started = ?"
+                " WHERE attempt = ? AND ended IS NULL AND scheduler_pid = ? AND scheduler_pid_started = ?",
+                [scheduler.pid, scheduler.started, orphan.attempt, orphan.scheduler.pid, orphan.scheduler.started],
+            )
+        return done.rowcount == 1
+
+    def cancel(self, run_ids: Sequence[str]) -> list[OpenAttempt]:
+        """QUEUED and RUNNING → CANCELLED; returns the attempts whose processes must now be ended."""
+        doomed = [a for a in self.open_attempts() if a.run_id in set(run_ids)]
+        for attempt in doomed:
+            self.finish(attempt.attempt, State.CANCELLED, message="cancelled by request")
+        self._change(run_ids, (State.QUEUED,), State.CANCELLED, "cancelled by request")
+        return doomed
+
+    def retry(self, run_ids: Sequence[str]) -> int:
+        """FAILED and CANCELLED → QUEUED; returns how many."""
+        return self._change(run_ids, (State.FAILED, State.CANCELLED), State.QUEUED, "tried again by request")
+
+    def prioritise(self, run_ids: Sequence[str], priority: int) -> int:
+        """Runs of a higher priority are claimed first; returns how many runs were changed."""
+        with immediate(self.db):
+            return self.db.execute(
+                "UPDATE runs SET priority = ? WHERE run_id IN (SELECT value FROM json_each(?))",
+                [priority, json.dumps(list(run_ids))],
+            ).rowcount
+
+    def states(self, sweep: str | None) -> dict[State, int]:
+        """How many runs of a sweep (of the whole database when None) are in each state."""
+        chosen = (
+            ""
+            if sweep is None
+            else " WHERE run IN (SELECT run FROM sweeps JOIN sweep_runs USING (sweep) WHERE name = ?)"
+        )
         rows = self.db.execute(
-            "SELECT state, COUNT(DISTINCT run) FROM sweeps JOIN sweep_runs USING (sweep) JOIN runs USING (run)"
-            " WHERE name = ? GROUP BY state",
-            [sweep],
+            f"SELECT state, COUNT(*) FROM runs{chosen} GROUP BY state", [] if sweep is None else [sweep]
         )
         return {State(state): count for state, count in rows}
 
-    def spec(self, token: str) -> tuple[RunSpec, int, str]:
-        """The resolved spec of the run that holds `token`, its attempt, and its run id."""
-        row = self.db.execute(
-            "SELECT spec, attempts.attempt, run_id FROM attempts JOIN runs USING (run) JOIN specs USING (spec_key)"
-            " WHERE token = ?",
-            [token],
-        ).fetchone()
-        return RunSpec.model_validate_json(row[0]), row[1], row[2]
+    def _change(self, run_ids: Sequence[str], source: tuple[State, ...], state: State, message: str) -> int:
+        with immediate(self.db):
+            rows = self.db.execute(
+                "UPDATE runs SET state = ?, micro_batch = NULL WHERE run_id IN (SELECT value FROM json_each(?))"
+                " AND state IN (SELECT value FROM json_each(?)) RETURNING run, attempt",
+                [state, json.dumps(list(run_ids)), json.dumps(source)],
+            ).fetchall()
+            for run, attempt in rows:
+                self._event(run, attempt, state, message)
+        return len(rows)
 
-    def _enqueue_run(self, planned: PlannedRun, counts: Counts) -> int:
+    def _enqueue_run(self, planned: PlannedRun, counts: Counts, code: CodeState) -> int:
         now = utc_now()
+        row = self.db.execute("SELECT state FROM runs WHERE spec_key = ?", [planned.key]).fetchone()
+        state = None if row is None else State(row[0])
+        if state in (State.RUNNING, *FINISHED):
+            return 0
+        # What is recorded but not hashed (micro-batch, checkpoints) follows the latest spec until the run has begun.
         self.db.execute(
-            "INSERT OR IGNORE INTO specs VALUES (?, ?, ?)", [planned.key, planned.spec.model_dump_json(), now]
+            "INSERT INTO specs VALUES (?, ?, ?) ON CONFLICT (spec_key) DO UPDATE SET spec = excluded.spec",
+            [planned.key, planned.spec.model_dump_json(), now],
         )
-        state = self.db.execute("SELECT state FROM runs WHERE spec_key = ?", [planned.key]).fetchone()
         if state is None:
             self.db.execute(
                 "INSERT INTO runs (run_id, spec_key, state, seed, steps_planned, non_embedding_params, total_params,"
@@ -201,13 +300,11 @@ class Queue:
                 [planned.key[:RUN_ID_LENGTH], planned.key, State.QUEUED, planned.spec.seed, planned.spec.train.steps]
                 + [counts.non_embedding_params, counts.total_params, counts.flops_per_token, now],
             )
-            return 1
-        if State(state[0]) in (State.QUEUED, State.RUNNING, *FINISHED):
-            return 0
         self.db.execute(
-            "UPDATE runs SET state = ?, queued_at_utc = ? WHERE spec_key = ?", [State.QUEUED, now, planned.key]
+            "UPDATE runs SET state = ?, queued_source_sha256 = ? WHERE spec_key = ?",
+            [State.QUEUED, code.source_sha256, planned.key],
         )
-        return 1
+        return int(state is not State.QUEUED)
 
     def _name_sweep(self, sweep: Sweep) -> None:
         now = utc_now()
@@ -225,12 +322,14 @@ class Queue:
                 [number, position, planned.arm, planned.label, json.dumps(dict(planned.point)), planned.key],
             )
 
-    def _next_queued(self, sweep: str) -> Sequence[Any] | None:
-        row: Sequence[Any] | None = self.db.execute(
-            "SELECT run, run_id FROM sweeps JOIN sweep_runs USING (sweep) JOIN runs USING (run)"
-            " WHERE name = ? AND state = ? ORDER BY priority DESC, position LIMIT 1",
-            [sweep, State.QUEUED],
-        ).fetchone()
+    def _next_queued(self, sweep: str | None) -> Sequence[Any] | None:
+        sql = "SELECT run, run_id FROM runs WHERE state = ? ORDER BY priority DESC, run LIMIT 1"
+        if sweep is not None:
+            sql = (
+                "SELECT run, run_id FROM runs JOIN sweep_runs USING (run) JOIN sweeps USING (sweep)"
+                " WHERE state = ? AND name = ? ORDER BY priority DESC, position LIMIT 1"
+            )
+        row: Sequence[Any] | None = self.db.execute(sql, [State.QUEUED, *filter(None, [sweep])]).fetchone()
         return row
 
     def _insert_attempt(self, run: int, token: str, scheduler: Process, slot: str, log_path: Path) -> int:
@@ -241,11 +340,6 @@ class Queue:
             + [str(log_path)],
         )
         return int(cursor.lastrowid or 0)
-
-    def _clear_rows(self, run: int) -> None:
-        """A run starts from its first step: rows of an earlier, unfinished attempt would mix two curves."""
-        for table in ("steps", "evals", "window_losses"):
-            self.db.execute(f"DELETE FROM {table} WHERE run = ?", [run])
 
     def _event(self, run: int, attempt: int | None, kind: str, message: str) -> None:
         self.db.execute(
@@ -258,4 +352,4 @@ def _open_attempt(row: Mapping[str, Any]) -> OpenAttempt:
     host, boot = row["host"], row["boot_id"]
     worker = Process(host, boot, row["pid"], row["pid_started"]) if row["pid"] else None
     scheduler = Process(host, boot, row["scheduler_pid"], row["scheduler_pid_started"])
-    return OpenAttempt(row["run_id"], row["attempt"], worker, scheduler)
+    return OpenAttempt(row["run_id"], row["attempt"], worker, scheduler, row["slot"], row["heartbeat_at_utc"])

@@ -11,10 +11,11 @@ from nlq.core.spec import RunSpec
 
 
 class Device(NamedTuple):
-    """A place to compute: "cpu" or one CUDA device, with its name as a person knows it."""
+    """A place to compute: "cpu" or one CUDA device, with its name as a person knows it and a GPU's UUID."""
 
     torch_device: torch.device
     name: str
+    uuid: str | None = None
 
 
 def open_device(name: str, threads: int) -> Device:
@@ -30,7 +31,8 @@ def open_device(name: str, threads: int) -> Device:
         raise NlqError(
             f'no device "{name}": PyTorch {torch.__version__} sees no CUDA GPU here', "what was found: nlq doctor"
         )
-    return Device(torch.device(name), torch.cuda.get_device_name(name))
+    found = torch.cuda.get_device_properties(name)
+    return Device(torch.device(name), found.name, f"GPU-{found.uuid}")
 
 
 def parameter_dtype(spec: RunSpec) -> torch.dtype:

@@ -3,6 +3,8 @@
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -12,48 +14,97 @@ from nlq.core.run import Outcome, Sink, StepRow
 from nlq.core.spec import RunSpec
 from nlq.data.plan import Batch, RunData, rolling_hash
 from nlq.models.transformer import token_losses
+from nlq.training.checkpoint import TrainingState
 from nlq.training.device import forward_context
 from nlq.training.evaluate import evaluate
 from nlq.training.optim import adamw, set_learning_rate
 from nlq.training.schedule import learning_rate
 
 
+class Keeper(Protocol):
+    """Where a run's checkpoints are kept."""
+
+    def due(self, step: int) -> bool:
+        """Whether a checkpoint should be written before `step`."""
+
+    def save(self, state: TrainingState, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+        """Write one."""
+
+
+class Requests(Protocol):
+    """What others ask of a training loop, seen between steps."""
+
+    def stop(self) -> bool:
+        """Write a checkpoint and stop."""
+
+    def checkpoint(self) -> bool:
+        """Write a checkpoint and go on; asked for once."""
+
+
+@dataclass
+class Run:
+    """One run in training: the model is trained in place by a resolved spec."""
+
+    model: nn.Module
+    data: RunData
+    sink: Sink
+    spec: RunSpec
+    device: torch.device
+    optimiser: torch.optim.Optimizer
+
+
 def train(model: nn.Module, data: RunData, sink: Sink, spec: RunSpec, device: torch.device) -> Outcome:
-    """Train `model` in place by a resolved spec; every update and evaluation goes to `sink`.
+    """Train `model` from its beginning, without checkpoints; see `proceed`."""
+    return proceed(Run(model, data, sink, spec, device, adamw(model, spec.optim)), TrainingState())
 
-    An evaluation at step k comes before update k; one at train.steps comes after all of them. Training stops at the
-    first loss or gradient that is not finite, before it can touch the weights.
+
+def proceed(run: Run, state: TrainingState, keeper: Keeper | None = None, asked: Requests | None = None) -> Outcome:
+    """Train from `state` to the planned last step; every update and evaluation goes to the sink.
+
+    An evaluation at step k comes before update k; one at train.steps comes after all of them. Training stops as
+    diverged at the first loss or gradient that is not finite, before it can touch the weights, or where the guard says
+    so; and as interrupted, after a checkpoint, where that is asked for.
     """
-    optimiser = adamw(model, spec.optim)
-    evaluations = set(spec.eval_steps())
-    data_hash = ""
-    for step in range(spec.train.steps + 1):
+    steps, evaluations = run.spec.train.steps, set(run.spec.eval_steps())
+    while True:
+        step = state.step
+        stopping = asked is not None and asked.stop() and step < steps
+        if keeper and (stopping or keeper.due(step) or (asked is not None and asked.checkpoint())):
+            run.sink.flush()
+            keeper.save(state, run.model, run.optimiser)
+        if stopping:
+            return Outcome(step, None, state.data_hash, interrupted=True)
         if step in evaluations:
-            for row in evaluate(model, data.evaluation(step), spec, device, step, data_hash):
-                sink.evaluation(row)
-        if step == spec.train.steps:
-            break
-        began = time.perf_counter()
-        batch = data.batch(step)
-        data_hash = rolling_hash(data_hash, batch)
-        loss, grad_norm, lr = _update(model, optimiser, batch, spec, device, step)
-        sink.step(StepRow(step, loss, grad_norm, lr, 1000 * (time.perf_counter() - began)))
-        if not (math.isfinite(loss) and math.isfinite(grad_norm)):
-            return Outcome(step, step, data_hash)
-    return Outcome(spec.train.steps, None, data_hash)
+            for row in evaluate(run.model, run.data.evaluation(step), run.spec, run.device, step, state.data_hash):
+                run.sink.evaluation(row)
+        if step == steps:
+            return Outcome(step, None, state.data_hash)
+        if _step(run, state):
+            return Outcome(step, step, state.data_hash)
 
 
-def _update(
-    model: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch, spec: RunSpec, device: torch.device, step: int
-) -> tuple[float, float, float]:
+def _step(run: Run, state: TrainingState) -> bool:
+    """One update, its row, and `state` moved on; whether training is gone."""
+    began = time.perf_counter()
+    batch = run.data.batch(state.step)
+    state.data_hash = rolling_hash(state.data_hash, batch)
+    loss, grad_norm, lr = _update(run, batch, state.step)
+    run.sink.step(StepRow(state.step, loss, grad_norm, lr, 1000 * (time.perf_counter() - began)))
+    if state.guard.gone(state.step, loss, run.spec) or not math.isfinite(grad_norm):
+        return True
+    state.step += 1
+    return False
+
+
+def _update(run: Run, batch: Batch, step: int) -> tuple[float, float, float]:
     """One update: the loss of the whole batch before it, the gradient's norm before clipping, the rate."""
-    optimiser.zero_grad(set_to_none=True)
-    loss = float(_accumulate(model, batch, spec, device))
-    grad_norm = float(clip_grad_norm_(model.parameters(), spec.optim.clip))
-    lr = learning_rate(step, spec.optim)
+    run.optimiser.zero_grad(set_to_none=True)
+    loss = float(_accumulate(run.model, batch, run.spec, run.device))
+    grad_norm = float(clip_grad_norm_(run.model.parameters(), run.spec.optim.clip))
+    lr = learning_rate(step, run.spec.optim)
     if math.isfinite(loss) and math.isfinite(grad_norm):
-        set_learning_rate(optimiser, lr)
-        optimiser.step()
+        set_learning_rate(run.optimiser, lr)
+        run.optimiser.step()
     return loss, grad_norm, lr
 
 

@@ -6,13 +6,13 @@ from nlq.core.spec import DataSpec, ModelSpec, RunSpec, defaults_resolved, spec_
 from nlq.models.build import resolve
 
 KEYS = {
-    "baseline": "14b241947a18b91e205c7cce30c6c4968561fcf05e0db5f32a8231a0ae22f86b",
-    "identity": "8d23807412017477a353263f081249242a6a095d19c9877d35dc0a792459edbd",
-    "identity_mlp4.5": "eb35a71137de9cb56eeb72a564486b83a0f82790d6828eada10d4cfd74e9c2c2",
-    "residual_linear": "4422561ddd56b5b2862d4a67139fc8b279edf60d56d82776533e9f7214b037fd",
-    "nonlinear_q": "ae20c221814e15f63e4fae8621ddf743974361926cd749d7a6cfaf16bd6c2915",
-    "nonlinear_q_unscaled": "296ba0c9a5039aad96a0804e00c1024ef842d7688b931201a86ef57d04c030df",
-    "mlp_w": "dcc0fefc09e79d27429ce87a3057eda8a63c1ec0226ab2a64a1520b5c8031b96",
+    "baseline": "6270f0d5d9107eba7271e7e03f915357b1e5c9033a0a9389db46aa97eea287b3",
+    "identity": "8ae2e36fed1688e924e6b813250715c0aa1172cf052e71e254ca763cbce6dec0",
+    "identity_mlp4.5": "13d2a80670f2cf4948fc5bccbe781015d989cda17512006b2f65a42b9ba2bdba",
+    "residual_linear": "4c93d2d12612162678d328b1d1b94aacf62b18a7de1c7b002fbcb444422cc419",
+    "nonlinear_q": "03dd227511f650b3259fdccd25ddd47fe19972e2ee170653745f9d34b72b2946",
+    "nonlinear_q_unscaled": "9c822c6b3ec5c8115695081d98c27c228b036f944562d70843ec4604e2114b54",
+    "mlp_w": "4ff7c4fb1fc1ef84a3104ab225d0a2779d64feea5e7421afc2bbd5eb8b3d3d16",
 }
 
 

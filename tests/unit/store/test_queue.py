@@ -11,7 +11,7 @@ import pytest
 from nlq.core.document import parse
 from nlq.core.errors import NlqError
 from nlq.core.launch import Process
-from nlq.core.run import EvalRow, Provenance, State, StepRow, WindowLosses
+from nlq.core.run import CodeState, EvalRow, Provenance, State, StepRow, WindowLosses
 from nlq.core.spec import defaults_resolved
 from nlq.core.sweep import Sweep, expand
 from nlq.store.database import open_writable
@@ -21,6 +21,7 @@ from nlq.store.writer import RunWriter, StaleAttemptError
 
 SCHEDULER = Process("host", "boot", 1, "10")
 WORKER = Process("host", "boot", 2, "20")
+CODE = CodeState("digest", "abc", False)
 PROVENANCE = Provenance("host", "cpu", 1, "0.1.0", "2.13", "3.11", "abc", False)
 
 
@@ -41,7 +42,7 @@ def db(tmp_path: Path) -> Path:
 def queue(db: Path) -> Queue:
     queue = Queue(db)
     sweep = sweep_of()
-    assert queue.enqueue(sweep, counts_of(sweep)) == 4
+    assert queue.enqueue(sweep, counts_of(sweep), CODE) == 4
     return queue
 
 
@@ -93,15 +94,15 @@ def test_what_is_queued_running_or_finished_is_not_queued_twice(queue: Queue) ->
     sweep = sweep_of()
     done, running = claim(queue), claim(queue)
     queue.finish(done.attempt, State.COMPLETED)
-    assert queue.enqueue(sweep, counts_of(sweep)) == 0
+    assert queue.enqueue(sweep, counts_of(sweep), CODE) == 0
     queue.finish(running.attempt, State.FAILED, failure_class="code_error")
-    assert queue.enqueue(sweep, counts_of(sweep)) == 1
+    assert queue.enqueue(sweep, counts_of(sweep), CODE) == 1
     assert queue.states("s") == {State.COMPLETED: 1, State.QUEUED: 3}
 
 
 def test_two_sweeps_share_a_run(db: Path, queue: Queue) -> None:
     other = sweep_of("{name: t, arms: {c: {model.layers: 2}}, seeds: [1, 2]}")
-    assert queue.enqueue(other, counts_of(other)) == 1
+    assert queue.enqueue(other, counts_of(other), CODE) == 1
     shared = {m.run.run_id for m in Reader(db).sweep("s").members} & {
         m.run.run_id for m in Reader(db).sweep("t").members
     }
@@ -111,7 +112,7 @@ def test_two_sweeps_share_a_run(db: Path, queue: Queue) -> None:
 
 def test_a_sweep_of_the_same_name_is_replaced_and_its_runs_are_kept(db: Path, queue: Queue) -> None:
     smaller = sweep_of("{name: s, arms: {a: {}}, seeds: [0]}")
-    assert queue.enqueue(smaller, counts_of(smaller)) == 0
+    assert queue.enqueue(smaller, counts_of(smaller), CODE) == 0
     assert [m.arm for m in Reader(db).sweep("s").members] == ["a"]
     assert len(Reader(db).runs()) == 4
 
@@ -130,14 +131,25 @@ def test_rows_of_a_former_attempt_are_refused(db: Path, queue: Queue) -> None:
     assert Reader(db).run(first.run_id).state is State.RUNNING
 
 
-def test_a_new_attempt_starts_without_the_rows_of_the_old(db: Path, queue: Queue) -> None:
+def test_a_new_attempt_replaces_the_rows_from_where_it_begins(db: Path, queue: Queue) -> None:
     first = claim(queue)
     writer = RunWriter(db, first.attempt, 1)
-    writer.step(StepRow(0, 1.0, 1.0, 1.0, 1.0))
+    for step in range(5):
+        writer.step(StepRow(step, 1.0, 1.0, 1.0, 1.0))
+    writer.evaluation(EvalRow(0, "select", 1.0, 1, 1.0, "", windows(1.0)))
+    writer.evaluation(EvalRow(4, "select", 1.0, 1, 1.0, "", windows(1.0)))
     writer.flush()
     queue.lose(first.attempt, "gone")
-    claim(queue)
-    assert Reader(db).steps([first.run_id]).empty
+    again = claim(queue)
+    assert queue.rows_reach(again.attempt, 3, [0, 4])
+    assert not queue.rows_reach(again.attempt, 5, [0, 2, 4])
+    assert not queue.rows_reach(again.attempt, 6, [0, 4])
+    queue.begin(first.attempt, 0)
+    assert len(Reader(db).steps([first.run_id])) == 5, "a former attempt deletes nothing"
+    queue.begin(again.attempt, 3)
+    assert list(Reader(db).steps([first.run_id])["step"]) == [0, 1, 2]
+    assert [e.step for e in Reader(db).evals([first.run_id])[first.run_id]] == [0]
+    assert Reader(db).windows(first.run_id, 4, "select") is None
 
 
 def test_a_run_is_lost_a_bounded_number_of_times(db: Path, queue: Queue) -> None:
@@ -145,9 +157,10 @@ def test_a_run_is_lost_a_bounded_number_of_times(db: Path, queue: Queue) -> None
     for _ in range(MOST_LOSSES):
         one = claim(queue)
         ids.add(one.run_id)
-        assert queue.lose(one.attempt, "killed by signal 9", exit_code=-9) is State.QUEUED
+        queue.lose(one.attempt, "killed by signal 9", exit_code=-9)
+        assert Reader(db).run(one.run_id).state is State.QUEUED
     one = claim(queue)
-    assert queue.lose(one.attempt, "killed by signal 9", exit_code=-9) is State.FAILED
+    queue.lose(one.attempt, "killed by signal 9", exit_code=-9)
     assert len(ids | {one.run_id}) == 1
     run = Reader(db).run(one.run_id)
     assert (run.state, run.failure_class, run.failure_message) == (State.FAILED, "killed", "killed by signal 9")
@@ -162,7 +175,7 @@ def test_giving_back_is_not_held_against_a_run(queue: Queue) -> None:
 def test_eight_threads_claim_each_run_once(db: Path) -> None:
     queue = Queue(db)
     sweep = sweep_of("{name: s, arms: {a: {}}, seeds: [" + ",".join(map(str, range(60))) + "]}")
-    queue.enqueue(sweep, counts_of(sweep))
+    queue.enqueue(sweep, counts_of(sweep), CODE)
     claimed: list[str] = []
 
     def take() -> None:

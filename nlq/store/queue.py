@@ -17,7 +17,7 @@ from nlq.store.database import immediate, open_writable, utc_now
 
 RUN_ID_LENGTH = 12
 MOST_LOSSES = 2
-"""How often a run goes back to the queue by itself after its process vanished or its device failed."""
+"""How often a run goes back to the queue by itself, without progress, after its process or device was gone."""
 
 
 @dataclass(frozen=True)
@@ -197,11 +197,7 @@ class Queue:
 
     def lose(self, attempt: int, why: str, *, exit_code: int | None = None, failure_class: str = "killed") -> None:
         """End an attempt whose process or device is gone: LOST → QUEUED, or FAILED when that has happened too often."""
-        (losses,) = self.db.execute(
-            "SELECT COUNT(*) FROM attempts WHERE ended = ? AND run = (SELECT run FROM attempts WHERE attempt = ?)",
-            [State.LOST, attempt],
-        ).fetchone()
-        if losses < MOST_LOSSES:
+        if self._losses_without_progress(attempt) < MOST_LOSSES:
             self.finish(attempt, State.LOST, exit_code=exit_code, message=why, then=State.QUEUED)
         else:
             self.finish(attempt, State.FAILED, exit_code=exit_code, failure_class=failure_class, message=why)
@@ -271,6 +267,17 @@ class Queue:
         )
         return {State(state): count for state, count in rows}
 
+    def _losses_without_progress(self, attempt: int) -> int:
+        """Losses of a run since the first attempt that began where its latest checkpoint is."""
+        (losses,) = self.db.execute(
+            "WITH tries AS (SELECT attempt, ended, coalesce(resumed_step, 0) AS step FROM attempts"
+            " WHERE run = (SELECT run FROM attempts WHERE attempt = ?)),"
+            " first AS (SELECT min(attempt) AS attempt FROM tries WHERE step = (SELECT max(step) FROM tries))"
+            " SELECT COUNT(*) FROM tries WHERE ended = ? AND attempt >= (SELECT attempt FROM first)",
+            [attempt, State.LOST],
+        ).fetchone()
+        return int(losses)
+
     def _change(self, run_ids: Sequence[str], source: tuple[State, ...], state: State, message: str) -> int:
         with immediate(self.db):
             rows = self.db.execute(
@@ -323,13 +330,16 @@ class Queue:
             )
 
     def _next_queued(self, sweep: str | None) -> Sequence[Any] | None:
-        sql = "SELECT run, run_id FROM runs WHERE state = ? ORDER BY priority DESC, run LIMIT 1"
-        if sweep is not None:
-            sql = (
-                "SELECT run, run_id FROM runs JOIN sweep_runs USING (run) JOIN sweeps USING (sweep)"
-                " WHERE state = ? AND name = ? ORDER BY priority DESC, position LIMIT 1"
-            )
-        row: Sequence[Any] | None = self.db.execute(sql, [State.QUEUED, *filter(None, [sweep])]).fetchone()
+        """Along the index of states, in the order in which runs were queued: no sorting, however many wait."""
+        member = (
+            "AND EXISTS (SELECT 1 FROM sweep_runs WHERE sweep_runs.run = runs.run"
+            " AND sweep = (SELECT sweep FROM sweeps WHERE name = ?))"
+        )
+        row: Sequence[Any] | None = self.db.execute(
+            f"SELECT run, run_id FROM runs WHERE state = ? {member if sweep is not None else ''}"
+            " ORDER BY priority DESC, run LIMIT 1",
+            [State.QUEUED, *([sweep] if sweep is not None else [])],
+        ).fetchone()
         return row
 
     def _insert_attempt(self, run: int, token: str, scheduler: Process, slot: str, log_path: Path) -> int:

@@ -3,6 +3,8 @@
 import json
 import math
 from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +71,8 @@ class Reader:
             " WHERE run_id IN (SELECT value FROM json_each(?)) ORDER BY run, step, split",
             [json.dumps(list(points))],
         )
-        for run_id, step, split, loss, count, data_hash in rows:
-            points[run_id].append(EvalPoint(step, split, _number(loss), count, data_hash))
+        for run_id, found in groupby(rows, key=itemgetter(0)):
+            points[run_id] = [EvalPoint(row[1], row[2], _number(row[3]), row[4], row[5]) for row in found]
         return points
 
     def steps(self, run_ids: Iterable[str]) -> "pd.DataFrame":

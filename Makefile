@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help quickstart test lint fast clean
+.PHONY: help quickstart test lint fast faults bench-queue clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/  —/'
@@ -32,6 +32,12 @@ lint: $(VENV)/installed ## ruff and mypy --strict
 
 fast: $(VENV)/installed ## the tests that train nothing
 	$(BIN)/python -m pytest -n $(WORKERS) tests/unit tests/contract tests/numerics tests/test_layers.py tests/test_docs.py
+
+faults: $(VENV)/installed ## a sweep under injected faults against a quiet one (FAULTS=120 SEED=0)
+	$(BIN)/python tests/faults/storm.py --faults $(or $(FAULTS),120) --seed $(or $(SEED),0)
+
+bench-queue: $(VENV)/installed ## what the queue and the recording cost on this machine
+	$(BIN)/python tests/bench/queue.py
 
 clean: ## remove the environment and caches, never a database
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

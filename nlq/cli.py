@@ -1,5 +1,6 @@
 """The command line: parse, call one function, print. Whatever is slow to import is imported inside the command."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,24 @@ from typing import Annotated
 import typer
 
 from nlq import __version__
+from nlq.commands import _db_group
+from nlq.commands._options import (
+    RUNS_DB,
+    Arms,
+    Db,
+    Gpus,
+    Ids,
+    Json,
+    Notify,
+    Out,
+    PerDevice,
+    Runner,
+    Slots,
+    StallTimeout,
+    States,
+    Strict,
+    SweepName,
+)
 from nlq.core.errors import NlqError
 
 EXIT_BAD_INPUT = 2
@@ -20,17 +39,15 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Corpora that have been prepared.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-
-Db = Annotated[Path, typer.Option("--db", envvar="NLQ_DB", help="The database of runs.")]
-SweepName = Annotated[str | None, typer.Option("--sweep", help="Name of the sweep; the latest unless given.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Write to this file; its suffix chooses the format.")]
-RUNS_DB = Path("runs.db")
+app.add_typer(_db_group.app, name="db")
 
 
 def main() -> None:
     """Run the command line. A mistake in the input ends with one screen and exit code 2, a fault of nlq with 1."""
     debug = "--debug" in sys.argv[1:]
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # what a locale has no sign for ends no command
     try:
         app()
     except NlqError as error:
@@ -38,11 +55,25 @@ def main() -> None:
             raise
         _fail(error.message, error.hint, EXIT_BAD_INPUT)
     except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes once more at its end
         sys.exit(0)
     except Exception as error:
         if debug:
             raise
-        _fail(f"{type(error).__name__}: {error}", "this is a fault of nlq; see where with --debug", 1)
+        _fail(*_unforeseen(error))
+
+
+def _unforeseen(error: Exception) -> tuple[str, str, int]:
+    """What SQLite says of a file is about the file; the rest is a fault of nlq."""
+    import sqlite3
+
+    if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.IntegrityError):
+        from nlq.store.database import explained
+
+        known = explained(error, Path(os.environ.get("NLQ_DB", RUNS_DB)))
+        if known is not None:
+            return known.message, known.hint, EXIT_BAD_INPUT
+    return f"{type(error).__name__}: {error}", "this is a fault of nlq; see where with --debug", 1
 
 
 def _fail(message: str, hint: str, code: int) -> None:
@@ -74,31 +105,145 @@ def sweep(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the runs and what they cost; queue nothing.")
     ] = False,
-    slots: Annotated[
-        int | None, typer.Option("--slots", help="Runs at a time on the CPU; one a core, or one a GPU, unless given.")
-    ] = None,
-    runner: Annotated[str, typer.Option("--runner", help="How a run is started: local or inline.")] = "local",
-    json: Annotated[bool, typer.Option("--json", help="With --dry-run: print JSON instead of a table.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Queue, train in the background, and return at once.")
+    ] = False,
+    slots: Slots = None,
+    gpus: Gpus = None,
+    per_device: PerDevice = None,
+    runner: Runner = "local",
+    stall_timeout: StallTimeout = None,
+    strict: Strict = False,
+    notify: Notify = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the runs, or how the sweep ended, as JSON.")] = False,
     db: Db = RUNS_DB,
 ) -> None:
     """Train what a spec asks for and is not trained yet."""
     from nlq.data.prepare import cache_folder
     from nlq.runners._slots import slots as find_slots
 
-    places = find_slots(slots)
+    places = find_slots(slots, gpus, per_device)
     if dry_run:
         from nlq.commands.dry_run import dry_run as look
 
         look(spec, cache_folder(), places, as_json=json)
         return
+    from nlq.commands._detach import words
     from nlq.commands.sweep import sweep as train
+    from nlq.commands.work import manner
 
-    raise typer.Exit(train(spec, db, cache_folder(), places, runner))
+    how = manner(stall_timeout, strict, notify, as_json=json, detached=detach)
+    given: dict[str, object] = {"slots": slots, "gpus": gpus, "per-device": per_device, "runner": runner}
+    given |= {"stall-timeout": stall_timeout, "strict": strict, "notify": notify}
+    raise typer.Exit(train(spec, db, cache_folder(), places, runner, how, words(given) if detach else None))
 
 
 @app.command()
-def status(sweep: SweepName = None, json: Json = False, db: Db = RUNS_DB) -> None:
+def work(
+    sweep: Annotated[str | None, typer.Option("--sweep", help="Only runs of this sweep; of all unless given.")] = None,
+    slots: Slots = None,
+    gpus: Gpus = None,
+    per_device: PerDevice = None,
+    stay: Annotated[bool, typer.Option("--stay", help="Wait for more when nothing is left to train.")] = False,
+    runner: Runner = "local",
+    stall_timeout: StallTimeout = None,
+    strict: Strict = False,
+    notify: Notify = None,
+    json: Annotated[bool, typer.Option("--json", help="Print how it ended as JSON.")] = False,
+    db: Db = RUNS_DB,
+) -> None:
+    """Train what is queued: a further scheduler on the same database, or one that goes on after another."""
+    from nlq.commands.work import manner
+    from nlq.commands.work import work as train
+    from nlq.data.prepare import cache_folder
+    from nlq.runners._slots import slots as find_slots
+
+    how = manner(stall_timeout, strict, notify, stay=stay, as_json=json)
+    raise typer.Exit(train(db, cache_folder(), sweep, find_slots(slots, gpus, per_device), runner, how))
+
+
+@app.command()
+def cancel(
+    runs: Ids = None,
+    arm: Arms = None,
+    state: States = None,
+    sweep: SweepName = None,
+    json: Json = False,
+    db: Db = RUNS_DB,
+) -> None:
+    """Cancel runs that are queued or running; the processes of running ones are ended."""
+    from nlq.commands.control import Choice
+    from nlq.commands.control import cancel as change
+
+    raise typer.Exit(change(db, Choice(runs or (), arm or (), state or (), sweep), as_json=json))
+
+
+@app.command()
+def retry(
+    runs: Ids = None,
+    arm: Arms = None,
+    state: States = None,
+    sweep: SweepName = None,
+    json: Json = False,
+    db: Db = RUNS_DB,
+) -> None:
+    """Queue runs again that failed or were cancelled; they go on from their last checkpoint."""
+    from nlq.commands.control import Choice
+    from nlq.commands.control import retry as change
+
+    raise typer.Exit(change(db, Choice(runs or (), arm or (), state or (), sweep), as_json=json))
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def priority(
+    value: Annotated[int, typer.Argument(help="Higher is trained first; 0 unless set, and may be negative.")],
+    runs: Ids = None,
+    arm: Arms = None,
+    state: States = None,
+    sweep: SweepName = None,
+    json: Json = False,
+    db: Db = RUNS_DB,
+) -> None:
+    """Set which runs are trained first."""
+    from nlq.commands.control import Choice
+    from nlq.commands.control import priority as change
+
+    raise typer.Exit(change(db, value, Choice(runs or (), arm or (), state or (), sweep), as_json=json))
+
+
+@app.command()
+def logs(
+    run: Annotated[str, typer.Argument(help="The run's id, or enough of its start.")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing until the run ends.")] = False,
+    lines: Annotated[
+        int | None, typer.Option("--lines", "-n", min=0, help="Only so many lines from the end; all unless given.")
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", help="Which attempt, counted from 1; the last unless given.")
+    ] = None,
+    json: Json = False,
+    db: Db = RUNS_DB,
+) -> None:
+    """Print what a run has printed."""
+    from nlq.commands.logs import logs as look
+
+    raise typer.Exit(look(db, run, attempt, lines, follow=follow, as_json=json))
+
+
+@app.command()
+def status(
+    sweep: SweepName = None,
+    watch: Annotated[bool, typer.Option("--watch", help="A live table, until all runs have ended or Ctrl-C.")] = False,
+    json: Json = False,
+    db: Db = RUNS_DB,
+) -> None:
     """Show every run of a sweep and the state that it is in."""
+    if watch and json:
+        raise NlqError("--watch is for people, --json for programs", "nlq status --watch; nlq status --json")
+    if watch:
+        from nlq.commands.watch import watch as follow
+
+        raise typer.Exit(follow(db, sweep))
     from nlq.commands.status import status as look
 
     look(db, sweep, as_json=json)
@@ -127,6 +272,7 @@ def report(
     format: Annotated[  # noqa: A002
         str | None, typer.Option("--format", help="md, latex, csv or json; a table for the terminal unless given.")
     ] = None,
+    json: Json = False,
     out: Out = None,
     db: Db = RUNS_DB,
 ) -> None:
@@ -135,10 +281,11 @@ def report(
 
     if table1 == published:
         raise NlqError("say which table", "nlq report --table1; nlq report --published")
+    form = "json" if json else format
     if published:
-        report_published(format, out)
+        report_published(form, out)
     else:
-        report_table1(db, sweep, format, out, all_points=all_points)
+        report_table1(db, sweep, form, out, all_points=all_points)
 
 
 @app.command()
@@ -146,6 +293,7 @@ def plot(
     name: Annotated[str | None, typer.Argument(help="The figure: see --list.")] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List the figures with one line each.")] = False,
     sweep: SweepName = None,
+    json: Json = False,
     out: Out = None,
     db: Db = RUNS_DB,
 ) -> None:
@@ -154,11 +302,11 @@ def plot(
     from nlq.commands.report import plot as draw
 
     if list_all:
-        list_figures()
+        list_figures(as_json=json)
     elif name is None:
         raise NlqError("say which figure", "nlq plot --list")
     else:
-        draw(db, name, sweep, out)
+        draw(db, name, sweep, out, as_json=json)
 
 
 @app.command()
@@ -192,13 +340,14 @@ def export(
     arm: Annotated[str | None, typer.Option("--arm", help="One arm of the sweep.")] = None,
     sweep: SweepName = None,
     format: Annotated[str | None, typer.Option("--format", help="csv, parquet or json.")] = None,  # noqa: A002
+    json: Json = False,
     out: Out = None,
     db: Db = RUNS_DB,
 ) -> None:
     """Export steps or evaluations of a run, an arm or a sweep as CSV, Parquet or JSON."""
     from nlq.commands.export import export as write
 
-    write(db, sweep, arm, run, kind, format, out)
+    write(db, sweep, arm, run, kind, "json" if json else format, out)
 
 
 @app.command()

@@ -1,17 +1,20 @@
 """Claims queued runs, gives each a slot, starts it, watches it, and records how it ended."""
 
 import signal
+import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nlq.core.launch import Handle, Launch, Process, Runner, Slot
+from nlq.core.launch import Gate, Handle, Launch, Process, Runner, Slot
 from nlq.core.run import State
+from nlq.runners._packing import Unguarded
 from nlq.store.queue import Claim, OpenAttempt, Queue
 
-POLL_S = 0.05
+POLL_S = 0.02
 RECOVER_S = 1.0
+COUNT_S = 0.5
 GRACE_S = 10.0
 STALL_TIMEOUT_S = 1800.0
 EXIT_NO_SPACE = 28
@@ -65,15 +68,28 @@ class Scheduler:
     stall_timeout_s: float = STALL_TIMEOUT_S
     strict: bool = False
     stay: bool = False
+    gate: Gate = field(default_factory=Unguarded)
     interrupts: int = 0
     running: dict[int, Watched] = field(default_factory=dict)
     _recovered_at: float = -RECOVER_S
+    _counts: dict[State, int] = field(default_factory=dict)
+    _counted_at: float = -RECOVER_S
 
     def run(self) -> None:
         """Return when no run is queued or running, here or under another scheduler; with `stay`, wait for more."""
-        while self._look():
+        while self._look_patiently():
             self.on_tick()
             time.sleep(POLL_S)
+
+    def _look_patiently(self) -> bool:
+        """A database that is locked or full for a while ends no scheduler: it records later what it could not."""
+        try:
+            return self._look()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) and "full" not in str(error):
+                raise
+            time.sleep(RECOVER_S)
+            return True
 
     def interrupt(self) -> None:
         """First: start nothing more; running runs write a checkpoint and go back to the queue. Then: end them at once.
@@ -91,8 +107,17 @@ class Scheduler:
         if self.interrupts:
             return bool(self.running)
         self._fill()
-        counts = self.queue.states(self.sweep)
+        counts = self._states()
         return self.stay or bool(self.running or counts.get(State.QUEUED) or counts.get(State.RUNNING))
+
+    def _states(self) -> dict[State, int]:
+        """Runs by state, asked again when something ended or started here, and otherwise about twice a second."""
+        if time.monotonic() - self._counted_at >= COUNT_S:
+            self._counts, self._counted_at = self.queue.states(self.sweep), time.monotonic()
+        return self._counts
+
+    def _changed(self) -> None:
+        self._counted_at = -COUNT_S
 
     def _recover(self) -> None:
         """Take over what schedulers that are gone left running, give back what is gone, and look for stalled loops."""
@@ -124,19 +149,23 @@ class Scheduler:
             code = watched.handle.poll()
             if code is None:
                 continue
-            del self.running[attempt]
+            self._changed()
             if code == EXIT_NO_SPACE:
                 message = "no space left for the log, a checkpoint or the database"
                 self.queue.finish(attempt, State.FAILED, exit_code=code, failure_class="no_space", message=message)
             else:
                 self.queue.lose(attempt, ending(code), exit_code=code)
+            del self.running[attempt]  # only now: an end that could not be recorded is looked at again
 
     def _fill(self) -> None:
-        busy = {watched.slot.name for watched in self.running.values()}
-        for slot in self.slots:
-            if slot.name in busy:
-                continue
+        for attempt, why in self.gate.misplaced(self.running):
+            self.queue.finish(attempt, State.FAILED, failure_class="device_error", message=why)
+            self.running[attempt].handle.stop(0)  # there is nothing to wait for: its rows are refused already
+        busy = {watched.slot.name: watched.handle.process.pid for watched in self.running.values()}
+        waits = self._states().get(State.QUEUED)
+        for slot in self.gate.free(self.slots if waits else (), busy):
             claim = self.queue.claim(self.sweep, self.process, slot.name, self.place.logs)
+            self._changed()
             if claim is None:
                 return
             self._start(claim, slot)

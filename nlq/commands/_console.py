@@ -9,8 +9,7 @@ from rich.console import Console
 
 from nlq.core.launch import Slot
 from nlq.report.render import strict
-from nlq.stats.origin import plural
-from nlq.stats.printing import DASH
+from nlq.stats.printing import DASH, plural
 
 WIDTH_WITHOUT_TERMINAL = 140
 

@@ -5,12 +5,15 @@ import platform
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nlq import __version__
 from nlq.commands._console import console, print_json
 from nlq.core.errors import NlqError
 from nlq.core.spec import DataSpec
+
+if TYPE_CHECKING:
+    from nlq.runners._gpus import Gpu, Reading
 
 OK, LACK = "ok", "lack"
 
@@ -59,18 +62,51 @@ def _software() -> Iterator[Finding]:
 
 
 def _devices() -> Iterator[Finding]:
-    from nlq.runners._slots import cores, visible_gpus
+    from nlq.runners import _nvml
+    from nlq.runners._gpus import visible
+    from nlq.runners._slots import cores
 
-    gpus = [slot.name for slot in visible_gpus()]
+    machine, inherited = _nvml.machine(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    places = [place for gpu in machine.gpus() for place in gpu.places]
+    allowed = visible(inherited, machine.gpus())
     yield Finding("CPU", OK, f"{cores()} cores: that many slots unless --slots says otherwise")
-    if gpus:
-        yield Finding("GPU", OK, ", ".join(gpus))
-        yield from _cuda()
-    else:
-        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-        why = f"none (CUDA_VISIBLE_DEVICES={hidden!r})" if hidden is not None else "none"
+    for place in places:
+        yield _gpu(place, machine.read(place.uuid), hidden=place not in allowed)
+    if not allowed:
+        why = f"CUDA_VISIBLE_DEVICES={inherited!r} allows none" if places else machine.lack or "none"
         yield Finding("GPU", OK, f"{why}: runs train on the CPU")
+    else:
+        yield from _cuda()
     yield Finding("precision", OK, "float32 and float64 everywhere; bf16 by autocast, " + _bf16())
+
+
+def _gpu(gpu: "Gpu", now: "Reading", *, hidden: bool) -> Finding:
+    """A GPU or MIG instance with its memory and the processes there."""
+    from nlq.runners._gpus import gigabytes
+    from nlq.runners._packing import UNMEASURED_SHARE
+
+    what = str(gpu)
+    if now.fault:
+        return Finding(what, LACK, f"{gpu.name} {gpu.uuid} does not answer: {now.fault}", "nvidia-smi; see dmesg")
+    memory = f"{gigabytes(now.free_bytes)} of {gigabytes(now.total_bytes)} free"
+    users = "".join(f"; {_process_name(use.pid)} holds {gigabytes(use.memory_bytes)}" for use in now.processes)
+    found = f"{gpu.name}, {memory}{users} ({gpu.uuid})"
+    if hidden:
+        return Finding(what, OK, f"{found}: hidden by CUDA_VISIBLE_DEVICES", "unset CUDA_VISIBLE_DEVICES to use it")
+    is_full = now.free_bytes is not None and now.free_bytes < UNMEASURED_SHARE * (now.total_bytes or 0)
+    remedy = "nlq leaves it alone until a run fits; wait, end what is yours, or choose others with --gpus"
+    return Finding(what, LACK if is_full else OK, found, remedy if is_full else "")
+
+
+def _process_name(pid: int) -> str:
+    """Number, program and user of a process, as far as it is ours to know."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return f"process {pid} ({process.name()}, {process.username()})"
+    except psutil.Error:
+        return f"process {pid}"
 
 
 def _cuda() -> Iterator[Finding]:

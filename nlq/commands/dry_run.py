@@ -12,8 +12,7 @@ from nlq.commands.planning import Planned, plan_to_look
 from nlq.core.launch import Slot
 from nlq.core.sweep import PlannedRun
 from nlq.models.cost import Cost, training_bytes
-from nlq.stats.origin import plural
-from nlq.stats.printing import count, settings
+from nlq.stats.printing import count, plural, settings
 from nlq.store.queue import RUN_ID_LENGTH
 
 PROBE_S = 0.2

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from nlq.commands._console import console
+from nlq.commands._console import console, print_json
 from nlq.core.errors import NlqError
 from nlq.plots import _make
 from nlq.report import published, render, table1
@@ -24,15 +24,22 @@ def report_published(form: str | None, out: Path | None) -> None:
     _deliver(published.sheet(published.read()), form, out)
 
 
-def plot(db: Path, name: str, sweep: str | None, out: Path | None) -> None:
+def plot(db: Path, name: str, sweep: str | None, out: Path | None, *, as_json: bool = False) -> None:
     """Draw one figure; beside the database in `figures/` unless `out` says where."""
     reader = Reader(db)
     path = out or Path("figures") / f"{reader.sweep(sweep).name}-{name}.png"
-    print(_make.make(name, reader, sweep, path))
+    made = _make.make(name, reader, sweep, path)
+    if as_json:
+        print_json({"figure": str(made)})
+    else:
+        print(made)
 
 
-def list_figures() -> None:
+def list_figures(*, as_json: bool = False) -> None:
     """Every figure with one line."""
+    if as_json:
+        print_json([{"name": name, "title": title} for name, title in _make.titles().items()])
+        return
     table = Table(title="nlq plot NAME", title_justify="left")
     table.add_column("name", no_wrap=True)
     table.add_column("what it shows", overflow="fold")

@@ -1,6 +1,7 @@
 """`nlq status` and `nlq show`: what the queue holds. They open the database read-only."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -8,27 +9,33 @@ from typing import Any
 from rich.table import Table
 
 from nlq.commands._console import console, dash, print_json
+from nlq.commands._table import STYLES
+from nlq.commands._truth import true_members, truth
+from nlq.commands.logs import tail
 from nlq.core.run import FINISHED, Member, RunRecord, State
 from nlq.core.spec import dotted
 from nlq.stats.printing import settings
 from nlq.store.reader import Reader
 
-STYLES = {State.RUNNING: "cyan", State.COMPLETED: "green", State.DIVERGED: "yellow", State.FAILED: "red"}
 LAST_LINES = 10
+ATTEMPT_COLUMNS = ("number", "resumed_step", "slot", "device", "threads", "claimed_at_utc", "ended", "exit_code")
 
 
 def status(db: Path, sweep: str | None, *, as_json: bool) -> None:
     """Every run of a sweep (the latest unless named), and how many are in each state."""
     reader = Reader(db)
     record = reader.sweep(sweep)
-    states = Counter(str(m.run.state) for m in {m.run.run_id: m for m in record.members}.values())
+    members, remarks = true_members(reader, record.members)
+    states = Counter(str(m.run.state) for m in {m.run.run_id: m for m in members}.values())
     if as_json:
-        runs = [_member_row(m) for m in record.members]
+        runs = [{**_member_row(m), "remark": remarks.get(m.run.run_id)} for m in members]
         print_json({"sweep": record.name, "states": dict(states), "runs": runs, "sweeps": reader.sweep_names()})
         return
     out = console()
-    out.print(_table(record.members, f"{record.name} in {db}"))
+    out.print(_table(members, f"{record.name} in {db}"))
     out.print(", ".join(f"{number} {state}" for state, number in states.items()))
+    for run_id, remark in remarks.items():
+        out.print(f"{run_id}: {remark}", markup=False, style="yellow", soft_wrap=True)
     others = [name for name in reader.sweep_names() if name != record.name]
     if others:
         out.print(f"other sweeps: {', '.join(others)} (nlq status --sweep NAME)", style="dim")
@@ -37,21 +44,26 @@ def status(db: Path, sweep: str | None, *, as_json: bool) -> None:
 def show(db: Path, prefix: str, *, as_json: bool) -> None:
     """One run: its state, spec, attempts, events, evaluations, and the end of its log."""
     reader = Reader(db)
-    run = reader.run(prefix)
-    attempts, events = reader.attempts(run.run_id), reader.events(run.run_id)
+    run, remark = truth(reader, reader.run(prefix))
+    attempts = [{"number": n, **one} for n, one in enumerate(reader.attempts(run.run_id), 1)]
+    events = reader.events(run.run_id)
     evals = [point._asdict() for point in reader.evals([run.run_id])[run.run_id]]
     if as_json:
-        print_json({**_run_row(run), "spec": run.spec, "attempts": attempts, "events": events, "evals": evals})
+        rows = {"spec": run.spec, "attempts": attempts, "events": events, "evals": evals}
+        print_json({**_run_row(run), "remark": remark, **rows, "log": _log_end(run.log_path)})
         return
     out = console()
     out.print(_facts(run))
+    if remark:
+        out.print(remark, markup=False, style="yellow")
     out.print(_listing("evaluations", evals, ("step", "split", "loss_nats", "token_count")))
-    out.print(
-        _listing("attempts", attempts, ("attempt", "slot", "device", "threads", "ended", "exit_code", "log_path"))
-    )
+    out.print(_listing("attempts", attempts, ATTEMPT_COLUMNS))
     out.print(_listing("events", events, ("at_utc", "kind", "message")))
-    for line in _log_end(run.log_path):
-        out.print(line, markup=False, style="dim")
+    lines = _log_end(run.log_path)
+    if lines:
+        out.print(f"the end of {run.log_path} (all of it: nlq logs {run.run_id})", markup=False, soft_wrap=True)
+    for line in lines:
+        out.print(line, markup=False, style="dim", soft_wrap=True)
 
 
 def _member_row(member: Member) -> dict[str, Any]:
@@ -62,7 +74,7 @@ def _run_row(run: RunRecord) -> dict[str, Any]:
     return {name: value for name, value in asdict(run).items() if name != "spec"}
 
 
-def _table(members: tuple[Member, ...], title: str) -> Table:
+def _table(members: Sequence[Member], title: str) -> Table:
     table = Table(title=title, title_justify="left")
     for name in ("run", "arm", "point"):
         table.add_column(name, overflow="fold", no_wrap=name == "run")
@@ -105,4 +117,5 @@ def _listing(title: str, rows: list[dict[str, Any]], columns: tuple[str, ...]) -
 def _log_end(path: str | None) -> list[str]:
     if path is None or not Path(path).is_file():
         return []
-    return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
+    with Path(path).open("rb") as file:
+        return tail(file, LAST_LINES).decode("utf-8", errors="replace").splitlines()

@@ -1,88 +1,73 @@
 """`nlq sweep`: from a spec file to trained runs."""
 
-import signal
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
+
+from rich.console import Console
 
 from nlq import worker
-from nlq.commands._console import console, slots_text
-from nlq.commands._progress import Progress
-from nlq.commands.planning import Planned, plan_to_run
+from nlq.commands._console import console, print_json, slots_text
+from nlq.commands._detach import Detached, detach, log_of
+from nlq.commands.planning import plan_to_run
+from nlq.commands.work import Manner, place_of, train
 from nlq.core import plugin
-from nlq.core.launch import Runner, Slot
+from nlq.core.launch import Slot
 from nlq.core.run import State
 from nlq.models.cost import Cost
 from nlq.provenance import code_state
-from nlq.runners._process import is_alive, this_process
-from nlq.scheduler import Place, Scheduler
-from nlq.stats.origin import plural
+from nlq.runners._process import this_process
+from nlq.scheduler import Place
+from nlq.stats.printing import plural
+from nlq.store.maintenance import ready
 from nlq.store.queue import Counts, Queue
-from nlq.store.reader import Reader
-
-EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
 
 
-def sweep(spec: Path, db: Path, cache: Path, slots: list[Slot], runner: str, *, strict: bool = False) -> int:
-    """Queue what the spec asks for and is not trained yet, train it, and return the exit code: 1 if a run failed."""
+def sweep(
+    spec: Path,
+    db: Path,
+    cache: Path,
+    slots: list[Slot],
+    runner: str,
+    how: Manner | None = None,
+    detached: Sequence[str] | None = None,
+) -> int:
+    """Queue what the spec asks for and is not trained yet, train it, and return the exit code: 1 if a run failed.
+
+    With `detached`, the options of `nlq work`, a process of its own trains it and this one returns at once.
+    """
     start = plugin.load("nlq.runners", runner).make(worker.main)
-    screen = console(stderr=True)
+    screen, how = console(stderr=True), how or Manner()
+    remarks = ready(db, this_process())
     planned = plan_to_run(spec, cache, lambda text: screen.print(text, style="dim"))
     queue = Queue(db)
     try:
         counts = {key: _counts(one) for key, one in planned.costs.items()}
         new = queue.enqueue(planned.sweep, counts, code_state())
-        runs = plural(len(planned.costs), "run")
-        screen.print(f"{planned.sweep.name}: {runs}, {new} to train, on {slots_text(slots)}")
-        return _train(planned, queue, place_of(db, cache), slots, start, strict)
+        for remark in remarks:
+            screen.print(remark, style="yellow")
+        name, runs = planned.sweep.name, plural(len(planned.costs), "run")
+        screen.print(f"{name}: {runs}, {new} to train, on {slots_text(slots)}")
+        place = place_of(db, cache)
+        if detached is not None:
+            return _detach(queue, name, place, detached, screen, as_json=how.as_json)
+        return train(queue, name, place, slots, start, how, f"nlq sweep {planned.sweep.source}")
     finally:
         queue.close()
 
 
-def place_of(db: Path, cache: Path) -> Place:
-    """Where runs of a database leave their logs and checkpoints: `.nlq/` beside it."""
-    return Place(db, cache, db.resolve().parent / ".nlq")
-
-
-def work(scheduler: Scheduler) -> bool:
-    """Let a scheduler run; whether it was interrupted. The first Ctrl-C (or SIGTERM) asks, the second ends."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def take(_number: int, _frame: FrameType | None) -> None:
-        scheduler.interrupt()
-
-    for number in before:
-        signal.signal(number, take)
-    try:
-        scheduler.run()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return scheduler.interrupts > 0
-
-
-def _train(planned: Planned, queue: Queue, place: Place, slots: list[Slot], runner: Runner, strict: bool) -> int:
-    screen = console(stderr=True)
-    name = planned.sweep.name
-    with Progress(Reader(place.db), name, screen) as progress:
-        scheduler = Scheduler(queue, runner, slots, name, place, this_process(), is_alive, progress.tick, strict=strict)
-        interrupted = work(scheduler)
-    if interrupted:
-        screen.print(f"interrupted: what ran is back in the queue; go on with: nlq sweep {planned.sweep.source}")
-        return EXIT_INTERRUPTED
-    return _summary(planned, queue.states(name), place.db)
-
-
-def _summary(planned: Planned, states: dict[State, int], db: Path) -> int:
-    screen = console(stderr=True)
-    screen.print(", ".join(f"{number} {state}" for state, number in states.items()) + f" in {db}")
-    failed = states.get(State.FAILED, 0)
-    if failed:
-        again = f"nlq sweep {planned.sweep.source}"
-        screen.print(
-            f"{plural(failed, 'run')} failed: see why with nlq status, and try them again with {again}", style="red"
-        )
-    return EXIT_FAILED if failed else 0
+def _detach(queue: Queue, name: str, place: Place, options: Sequence[str], screen: Console, *, as_json: bool) -> int:
+    waiting = queue.states(name).get(State.QUEUED, 0)
+    begun = Detached(None, None) if not waiting else detach(place.db, name, log_of(place.logs, name), options)
+    if as_json:
+        log = None if begun.log_path is None else str(begun.log_path)
+        print_json({"sweep": name, "queued": waiting, "pid": begun.pid, "log_path": log})
+    elif begun.pid is None:
+        screen.print("nothing is left to train")
+    else:
+        print(f"pid {begun.pid}, log {begun.log_path}")
+        screen.print(f"look: nlq status --watch --sweep {name}", markup=False)
+        screen.print(f"stop, with checkpoints: kill {begun.pid}", markup=False)
+    return 0
 
 
 def _counts(one: Cost) -> Counts:

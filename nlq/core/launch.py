@@ -1,9 +1,9 @@
 """How a run becomes a process: the contract between the scheduler and every runner."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 @dataclass(frozen=True)
@@ -60,3 +60,25 @@ class Runner(Protocol):
 
     def adopt(self, process: Process) -> Handle:
         """Watch a run that another scheduler of this machine started."""
+
+
+class DeviceReport(NamedTuple):
+    """What the process of an attempt said about its device. `noted` when the event of a mismatch stands there."""
+
+    attempt: int
+    slot: str
+    device_uuid: str
+    noted: bool
+
+
+class Gate(Protocol):
+    """Says which slots may take a run now, and whether the processes are where they belong."""
+
+    def free(self, slots: Sequence[Slot], busy: Mapping[str, int]) -> Iterable[Slot]:
+        """Slots that may take a run, one after the other: each must be taken before the next is asked for.
+
+        `busy` are the scheduler's own slots that train, with the numbers of their processes.
+        """
+
+    def misplaced(self, own: Collection[int]) -> Iterable[tuple[int, str]]:
+        """Of the scheduler's own attempts, those that share a device with another unasked, each with what is wrong."""

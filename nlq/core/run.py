@@ -49,7 +49,7 @@ class WindowLosses(NamedTuple):
 class EvalRow(NamedTuple):
     """One evaluation of one split ("select", "confirm" or "val") before update `step`.
 
-    `data_hash` is the rolling hash of all training batches up to there.
+    `data_hash` is the rolling hash of all training batches up to there, `windows_hash` that of the windows evaluated.
     """
 
     step: int
@@ -58,6 +58,7 @@ class EvalRow(NamedTuple):
     token_count: int
     eval_ms: float
     data_hash: str
+    windows_hash: str
     windows: WindowLosses
 
 
@@ -170,3 +171,4 @@ class EvalPoint(NamedTuple):
     loss_nats: float
     token_count: int
     data_hash: str
+    windows_hash: str | None = None

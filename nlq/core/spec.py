@@ -23,7 +23,7 @@ EXECUTION = frozenset(
         "train.micro_batch",
     }
 )
-"""Settings that are recorded but not hashed: they say how or where, never what the numbers are."""
+"""Settings that are recorded but not hashed: they say how or where, and change a number by rounding at most."""
 
 ADDED_LATER: Mapping[str, Any] = {}
 """Settings that came after the first release, with the value that reproduces the older behaviour. While a
@@ -197,6 +197,14 @@ def mistakes_between(spec: RunSpec) -> Iterator[Mistake]:
         yield Mistake("optim.lr_min_ratio", "lr_min and lr_min_ratio are both given; keep one")
     if optim.lr_min is not None and optim.lr_min > optim.lr_max:
         yield Mistake("optim.lr_min", f"{optim.lr_min} is above lr_max {optim.lr_max}")
+    decay_steps = optim.decay_steps or train.steps
+    if optim.warmup_steps >= decay_steps:
+        hint = f"optim.warmup_steps: {max(0, decay_steps // 10)}"
+        yield Mistake("optim.warmup_steps", f"{optim.warmup_steps} is not before decay_steps {decay_steps}", hint=hint)
+    if spec.data.plan == "windows" and train.eval_windows < 2:
+        yield Mistake(
+            "train.eval_windows", "select and confirm need a window each", hint="train.eval_windows: 2 or more"
+        )
     if train.report_step is not None and train.report_step > train.steps:
         yield Mistake("train.report_step", f"{train.report_step} is after the last step {train.steps}")
 

@@ -118,7 +118,8 @@ class PaperData:
     """Windows as the paper's code draws them: anywhere in the text, overlapping, by torch.randint.
 
     Batches are the rows of one draw of shape (steps, B) by a generator of seed 42 + `seed`. Evaluation windows are
-    drawn from `val` by seed 42 whatever the run's seed: new ones at each evaluation, the same ones for every run.
+    drawn from `val` by seed 42 whatever the run's seed: new ones at each multiple of `eval_every`, the same ones for
+    every run; an evaluation between two multiples reads the windows of the one before.
     """
 
     def __init__(

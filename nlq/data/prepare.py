@@ -118,7 +118,7 @@ def _place(spec: DataSpec, cache: Path) -> Path:
     plugin.load(TOKENIZERS, spec.tokenizer)
     stats = [(str(path), path.stat()) for path in _corpus(spec).sources(spec)]
     files = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
-    text = json.dumps([FORMAT, spec.corpus, spec.tokenizer, spec.val_fraction, files])
+    text = json.dumps([FORMAT, spec.corpus, spec.path, spec.tokenizer, spec.val_fraction, files])
     return cache / FOLDER / f"{spec.corpus}-{spec.tokenizer}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
@@ -133,7 +133,7 @@ def _texts(spec: DataSpec) -> Iterator[tuple[str, str]]:
 
 def _build(folder: Path, spec: DataSpec, progress: Progress) -> None:
     ids = tokenizer(spec)
-    hashes = array("Q", (document_hash(*document) for document in _texts(spec)))
+    hashes = array("Q", (document_hash(text) for _, text in _texts(spec)))
     if not hashes:
         raise NlqError(
             f"data.corpus: {_source(spec)} holds no text", "text is UTF-8; empty and binary files are skipped"

@@ -32,9 +32,10 @@ RULES = {
 """What each rule does, as a manifest says it."""
 
 
-def document_hash(name: str, text: str) -> int:
-    """64 bits that depend on a document's name and content alone, the same on every machine and for ever."""
-    content = f"{name}\0{text}".encode("utf-8", errors="surrogatepass")
+def document_hash(text: str) -> int:
+    """64 bits that depend on a document's content alone, the same on every machine and for ever: a copy under another
+    name is on the same side."""
+    content = text.encode("utf-8", errors="surrogatepass")
     return int.from_bytes(hashlib.sha256(content).digest()[:8], "big")
 
 

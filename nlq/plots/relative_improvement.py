@@ -12,8 +12,7 @@ from nlq.plots._layout import Key, finish
 from nlq.plots._lines import diverged_handle, draw_curve, handle, say, zero_handle, zero_line
 from nlq.plots._style import GREY, STROKES, ArmStyle, Stroke, arm_styles, panels, step_unit
 from nlq.plots._words import footer, params, suffix
-from nlq.stats.origin import plural
-from nlq.stats.printing import settings
+from nlq.stats.printing import plural, settings
 from nlq.stats.selection import Selection, load
 from nlq.stats.source import Source
 

@@ -9,8 +9,8 @@ from nlq.report._sheet import Cell, Column, Sheet
 from nlq.report._sheet import sheet as lay_out
 from nlq.stats.compare import Comparison, compare
 from nlq.stats.effects import Interval
-from nlq.stats.origin import origin, plural, remarks, where
-from nlq.stats.printing import loss, percent, plain, rate, setting
+from nlq.stats.origin import origin, remarks, where
+from nlq.stats.printing import loss, percent, plain, plural, rate, setting
 from nlq.stats.seeds import Mean, summarise
 from nlq.stats.selection import GridPoint, Selection, load
 from nlq.stats.source import Source

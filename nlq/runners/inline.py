@@ -1,7 +1,8 @@
 """Runs in this process, one after the other: for debugging, and for tests that need no isolation."""
 
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 from nlq.core.launch import Handle, Launch, Process, Runner
 from nlq.runners._process import AdoptedHandle, this_process
@@ -36,18 +37,30 @@ class Inline:
         self.entry = entry
 
     def start(self, launch: Launch) -> Handle:
-        """Train to the end before returning."""
+        """Train to the end before returning. CUDA reads the slot's environment once: all runs see the first's GPU."""
         launch.log_path.parent.mkdir(parents=True, exist_ok=True)
         with (
             launch.log_path.open("a", encoding="utf-8", buffering=1) as log,
             redirect_stdout(log),
             redirect_stderr(log),
+            _environment(launch.slot.environment),
         ):
             return InlineHandle(self.entry(launch.arguments))
 
     def adopt(self, process: Process) -> Handle:
         """Watch another scheduler's process."""
         return AdoptedHandle(process)
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def make(entry: Callable[[Sequence[str]], int]) -> Runner:

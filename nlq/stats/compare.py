@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nlq.stats.effects import Interval
 from nlq.stats.seeds import Mean, ll_interval, paired_difference, ppx_interval, summarise
-from nlq.stats.selection import GridPoint, Selection
+from nlq.stats.selection import GridPoint, Hashes, Selection
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,8 @@ class Comparison:
     """δ = L_base - L in nats over the common `seeds`, and what it is as fractions of loss and of perplexity.
 
     `delta` is None where there is nothing to compare (no common seed, a diverged seed, no evaluation); `matched`
-    is None where no seed is common, else whether every common seed read the same batches on both sides.
+    is None where no seed is common, else whether on both sides every common seed read the same batches and was
+    evaluated on the same windows.
     """
 
     seeds: tuple[int, ...]
@@ -56,18 +57,19 @@ def compare(selection: Selection, point: GridPoint) -> Comparison:
 
 
 def _matched(selection: Selection, point: GridPoint, seeds: tuple[int, ...]) -> bool:
-    """Whether the rolling hashes of the training batches are known and equal; a diverged run's last one counts."""
+    """Whether training batches and evaluation windows are known and equal; a diverged run's last ones count."""
     ours, theirs = _hashes(selection, point), _hashes(selection, selection.reference)
     return all(_same(ours[seed], theirs[seed]) for seed in seeds)
 
 
-def _same(ours: dict[int, str], theirs: dict[int, str]) -> bool:
+def _same(ours: dict[int, Hashes], theirs: dict[int, Hashes]) -> bool:
     common = ours.keys() & theirs.keys()
     last = max(common, default=None)
-    return last is not None and bool(ours[last]) and ours[last] == theirs[last]
+    known = last is not None and (last == 0 or bool(ours[last][0]))  # nothing has been read before step 0
+    return known and last is not None and ours[last] == theirs[last]
 
 
-def _hashes(selection: Selection, point: GridPoint) -> dict[int, dict[int, str]]:
+def _hashes(selection: Selection, point: GridPoint) -> dict[int, dict[int, Hashes]]:
     """Hashes of each seed by step, up to the compared step."""
     split, step = selection.at.show_split, selection.at.step
     return {

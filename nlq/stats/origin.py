@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from nlq.core.run import Provenance, State
 from nlq.stats.compare import compare
+from nlq.stats.printing import plural
 from nlq.stats.selection import Selection
 
 UNFINISHED = (State.QUEUED, State.RUNNING, State.FAILED, State.CANCELLED, State.LOST)
@@ -34,11 +35,6 @@ def remarks(selection: Selection) -> list[str]:
     """What limits the comparison, one sentence each; empty when nothing does."""
     sources = (_preview, _unfinished, _shorter, _single_seed, _unmatched, _unpaired, _budgets, _mixed)
     return [line for source in sources for line in source(selection)]
-
-
-def plural(count: int, noun: str) -> str:
-    """The count with its noun: "1 run", "2 runs"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _listed(noun: str, values: Iterable[object]) -> str:
@@ -96,7 +92,7 @@ def _unmatched(selection: Selection) -> Iterator[str]:
     points = ((arm, point) for arm, of_arm in selection.points.items() for point in of_arm)
     arms = dict.fromkeys(arm for arm, point in points if compare(selection, point).matched is False)
     if arms:
-        yield f"unmatched data: {', '.join(arms)} did not read the baseline's batches"
+        yield f"unmatched data: {', '.join(arms)} did not read the baseline's batches, or other windows were evaluated"
 
 
 def _unpaired(selection: Selection) -> Iterator[str]:
@@ -123,9 +119,11 @@ def _mixed(selection: Selection) -> Iterator[str]:
     found = _provenances(selection)
     columns = {
         "commits": Counter(_commit(p) for p in found),
+        "code states": Counter((p.source_sha256 or "unknown")[:7] for p in found),
         "nlq versions": Counter(p.nlq_version for p in found),
         "torch versions": Counter(p.torch_version for p in found),
         "devices": Counter(p.device for p in found),
+        "thread counts": Counter(str(p.threads) for p in found),
     }
     for what, counts in columns.items():
         if len(counts) > 1:

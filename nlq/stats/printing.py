@@ -57,3 +57,8 @@ def setting(name: str, value: Any) -> str:
 def settings(point: Mapping[str, Any]) -> str:
     """The settings of a point, separated by commas."""
     return ", ".join(setting(name, value) for name, value in point.items())
+
+
+def plural(count: int, noun: str) -> str:
+    """The count with its noun: "1 run", "2 runs"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -13,14 +13,17 @@ from nlq.core.errors import NlqError
 from nlq.core.run import FINISHED, EvalPoint, Member, State, SweepRecord
 from nlq.stats.source import Source
 
+Hashes = tuple[str, str | None]
+"""Of the training batches up to an evaluation, and of the windows that it was made on (None where not kept)."""
+
 
 @dataclass(frozen=True)
 class Trace:
-    """One run with its evaluations: loss (nats a token, +inf where not finite) and data hash, by split and step."""
+    """One run with its evaluations: loss (nats a token, +inf where not finite) and hashes, by split and step."""
 
     member: Member
     losses: Mapping[str, Mapping[int, float]]
-    hashes: Mapping[str, Mapping[int, str]]
+    hashes: Mapping[str, Mapping[int, Hashes]]
 
     @property
     def seed(self) -> int:
@@ -164,11 +167,11 @@ def _points_of(members: Iterable[Member], evals: Mapping[str, list[EvalPoint]]) 
 
 def _trace(member: Member, rows: Iterable[EvalPoint]) -> Trace:
     losses: dict[str, dict[int, float]] = {}
-    hashes: dict[str, dict[int, str]] = {}
+    hashes: dict[str, dict[int, Hashes]] = {}
     for row in rows:
         known = row.loss_nats is not None and math.isfinite(row.loss_nats)
         losses.setdefault(row.split, {})[row.step] = row.loss_nats if known else math.inf
-        hashes.setdefault(row.split, {})[row.step] = row.data_hash
+        hashes.setdefault(row.split, {})[row.step] = (row.data_hash, row.windows_hash)
     return Trace(member, losses, hashes)
 
 
@@ -184,7 +187,8 @@ def _compared(traces: list[Trace]) -> Compared:
     steps = [t.losses[chosen].keys() & t.losses[shown].keys() for t in traces if _readable(t, chosen, shown)]
     limit = min((t.report_step for t in traces if _readable(t, chosen, shown)), default=0)
     common = set.intersection(*map(set, steps)) if steps else set()
-    return Compared(max((s for s in common if s <= limit), default=None), chosen, shown)
+    trained = (s for s in common if s <= limit and (s > 0 or limit == 0))  # step 0 compares untrained weights
+    return Compared(max(trained, default=None), chosen, shown)
 
 
 def _readable(trace: Trace, *splits: str) -> bool:

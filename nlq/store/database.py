@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -10,9 +11,15 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from nlq.core.errors import NlqError
+from nlq.store.backup import copies, copy, free_name
 from nlq.store.migrations import APPLICATION_ID, migrations
 
 BUSY_TIMEOUT_S = 60.0
+RETRY_S = 0.05
+
+
+class DamagedError(NlqError):
+    """The file of a database is damaged."""
 
 
 def utc_now() -> str:
@@ -21,7 +28,7 @@ def utc_now() -> str:
 
 
 def open_writable(path: Path) -> Database:
-    """The database at `path`, created where there is none and brought to this version's tables.
+    """The database at `path`, created where there is none and brought to this version's tables, with a backup before.
 
     Raises NlqError when the folder or file cannot be written, the file is no database of nlq, or a newer nlq made it.
     """
@@ -29,22 +36,28 @@ def open_writable(path: Path) -> Database:
     with _readable_errors(path):
         db = _connect(f"{path.resolve().as_uri()}?mode=rwc")
         _check_ours(db, path)
-        db.execute("PRAGMA journal_mode = WAL")
+        _keep_a_write_ahead_log(db)
         db.execute("PRAGMA synchronous = NORMAL")
         if migrations.pending(db):
-            _migrate(db)
+            _migrate(db, path)
     return db
 
 
-def open_read_only(path: Path) -> Database:
-    """The database at `path`, opened so that nothing can change it. Raises NlqError as `open_writable`."""
+def open_read_only(path: Path, *, older: bool = False) -> Database:
+    """The database at `path`, opened so that nothing can change it. Raises NlqError as `open_writable`.
+
+    A database with an older version's tables is refused too, unless `older`.
+    """
     if not path.is_file():
         raise NlqError(f"{path}: no such database", "queue a first sweep: nlq sweep specs/quickstart.yaml")
     with _readable_errors(path):
         db = _connect(f"{path.resolve().as_uri()}?{_read_only_mode(path)}")
         _check_ours(db, path)
-    if migrations.pending(db):
-        raise NlqError(f"{path}: made by an older nlq", f"bring it up to date: nlq db upgrade --db {path}")
+    if migrations.pending(db) and not older:
+        raise NlqError(
+            f"{path}: made by an older nlq",
+            f"bring it up to date: nlq db upgrade --db {path} (a backup is made first, and nothing is lost)",
+        )
     return db
 
 
@@ -72,8 +85,26 @@ def _read_only_mode(path: Path) -> str:
     return "mode=ro" if os.access(path.parent, os.W_OK) or writers_log.exists() else "immutable=1"
 
 
-def _migrate(db: Database) -> None:
+def _keep_a_write_ahead_log(db: Database) -> None:
+    """Readers and a writer then never wait for each other. SQLite does not wait by itself for its turn to switch."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while db.journal_mode != "wal":
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_S)
+
+
+def _migrate(db: Database, path: Path) -> None:
+    """Under the write lock: whoever comes second finds nothing left to do."""
     with immediate(db):
+        pending = migrations.pending(db)
+        if pending and migrations.applied(db):
+            before = _connect(f"{path.resolve().as_uri()}?mode=ro")
+            copy(before.conn, free_name(path.with_name(f"{path.name}.before-{pending[0].name}")))
+            before.close()
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         migrations.apply(db)
 
@@ -81,13 +112,15 @@ def _migrate(db: Database) -> None:
 def _check_ours(db: Database, path: Path) -> None:
     """Refuse a database of another program, or of a newer nlq."""
     known = {migration.name for migration in migrations._migrations}
-    applied = {migration.name for migration in migrations.applied(db)}
+    db.execute("BEGIN")  # one view: another process may be making the tables right now
+    applied, tables = {migration.name for migration in migrations.applied(db)}, db.table_names()
+    db.rollback()
     if applied - known:
         raise NlqError(
             f"{path}: made by a newer nlq (it has {', '.join(sorted(applied - known))})",
             "upgrade nlq, or choose another database with --db PATH",
         )
-    if db.table_names() and not applied:
+    if tables and not applied:
         raise NlqError(f"{path}: a SQLite database, but not one of nlq's", "choose another with --db PATH or NLQ_DB")
 
 
@@ -101,13 +134,31 @@ def _check_writable(path: Path) -> None:
         raise NlqError(f"{target}: cannot be written", "choose another place with --db PATH or NLQ_DB")
 
 
+def damaged(path: Path, what: str) -> DamagedError:
+    """The error of a database whose file is damaged: where to look, and the latest backup."""
+    latest = next(iter(copies(path.resolve())), None)
+    back = f"go back to the latest backup: cp {latest} {path}" if latest else "no backup lies beside it"
+    return DamagedError(f"{path}: the file is damaged ({what})", f"look closer: nlq db check --db {path}; {back}")
+
+
+def explained(error: sqlite3.Error, path: Path) -> NlqError:
+    """What a user can do about an error of SQLite."""
+    text = str(error)
+    if "locked" in text:
+        hint = f"find it: fuser {path}; then the same command again"
+        return NlqError(f"{path}: locked by another program for over {BUSY_TIMEOUT_S:.0f} s", hint)
+    if "malformed" in text:
+        return damaged(path, text)
+    if "disk is full" in text or "disk I/O" in text:
+        return NlqError(f"{path}: cannot be written ({text})", f"make room in {path.resolve().parent}, then again")
+    if "readonly" in text or "unable to open" in text:
+        return NlqError(f"{path}: cannot be opened ({text})", "choose another place with --db PATH")
+    return NlqError(f"{path}: not a database ({text})", "choose another with --db PATH or NLQ_DB")
+
+
 @contextmanager
 def _readable_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        if "locked" in str(error):
-            raise NlqError(f"{path}: locked by another program for over {BUSY_TIMEOUT_S:.0f} s") from error
-        if "readonly" in str(error) or "unable to open" in str(error):
-            raise NlqError(f"{path}: cannot be opened ({error})", "choose another place with --db PATH") from error
-        raise NlqError(f"{path}: not a database ({error})", "choose another with --db PATH or NLQ_DB") from error
+        raise explained(error, path) from error

@@ -153,8 +153,9 @@ BEGIN SELECT RAISE(ABORT, '{message}'); END;
 
 
 _QUEUE_COLUMNS = {
-    "runs": {"micro_batch": "INTEGER", "queued_source_sha256": "TEXT"},
+    "runs": {"micro_batch": "INTEGER", "queued_source_sha256": "TEXT", "forgiven_attempt": "INTEGER"},
     "attempts": {"source_sha256": "TEXT", "device_uuid": "TEXT", "resumed_step": "INTEGER"},
+    "evals": {"windows_hash": "TEXT"},
 }
 
 

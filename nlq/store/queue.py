@@ -176,24 +176,7 @@ class Queue:
         False when the attempt had ended before: nothing changes then.
         """
         with immediate(self.db):
-            open_run = self.db.execute(
-                "SELECT run FROM attempts WHERE attempt = ? AND ended IS NULL", [attempt]
-            ).fetchone()
-            if open_run is None:
-                return False
-            now, after = utc_now(), then or state
-            self.db.execute(
-                "UPDATE attempts SET ended = ?, exit_code = ?, finished_at_utc = ? WHERE attempt = ?",
-                [state, exit_code, now, attempt],
-            )
-            self.db.execute(
-                "UPDATE runs SET state = ?, diverged_step = ?, failure_class = ?, failure_message = ?,"
-                " finished_at_utc = ? WHERE run = ? AND attempt = ? AND state = ?",
-                [after, diverged_step, failure_class, message or None, None if after is State.QUEUED else now]
-                + [open_run[0], attempt, State.RUNNING],
-            )
-            self._event(open_run[0], attempt, state, message)
-        return True
+            return self._finish(attempt, state, then or state, exit_code, diverged_step, failure_class, message)
 
     def lose(self, attempt: int, why: str, *, exit_code: int | None = None, failure_class: str = "killed") -> None:
         """End an attempt whose process or device is gone: LOST → QUEUED, or FAILED when that has happened too often."""
@@ -237,15 +220,18 @@ class Queue:
 
     def cancel(self, run_ids: Sequence[str]) -> list[OpenAttempt]:
         """QUEUED and RUNNING → CANCELLED; returns the attempts whose processes must now be ended."""
-        doomed = [a for a in self.open_attempts() if a.run_id in set(run_ids)]
-        for attempt in doomed:
-            self.finish(attempt.attempt, State.CANCELLED, message="cancelled by request")
-        self._change(run_ids, (State.QUEUED,), State.CANCELLED, "cancelled by request")
+        message = "cancelled by request"
+        with immediate(self.db):
+            doomed = [a for a in self.open_attempts() if a.run_id in set(run_ids)]
+            for attempt in doomed:
+                self._finish(attempt.attempt, State.CANCELLED, State.CANCELLED, None, None, None, message)
+            self._change(run_ids, (State.QUEUED, State.RUNNING), State.CANCELLED, message)
         return doomed
 
     def retry(self, run_ids: Sequence[str]) -> int:
-        """FAILED and CANCELLED → QUEUED; returns how many."""
-        return self._change(run_ids, (State.FAILED, State.CANCELLED), State.QUEUED, "tried again by request")
+        """FAILED and CANCELLED → QUEUED, earlier losses forgiven; returns how many."""
+        with immediate(self.db):
+            return self._change(run_ids, (State.FAILED, State.CANCELLED), State.QUEUED, "tried again by request")
 
     def prioritise(self, run_ids: Sequence[str], priority: int) -> int:
         """Runs of a higher priority are claimed first; returns how many runs were changed."""
@@ -267,11 +253,39 @@ class Queue:
         )
         return {State(state): count for state, count in rows}
 
+    def _finish(
+        self,
+        attempt: int,
+        state: State,
+        then: State,
+        exit_code: int | None,
+        diverged_step: int | None,
+        failure_class: str | None,
+        message: str,
+    ) -> bool:
+        found = self.db.execute("SELECT run FROM attempts WHERE attempt = ? AND ended IS NULL", [attempt]).fetchone()
+        if found is None:
+            return False
+        now = utc_now()
+        self.db.execute(
+            "UPDATE attempts SET ended = ?, exit_code = ?, finished_at_utc = ? WHERE attempt = ?",
+            [state, exit_code, now, attempt],
+        )
+        self.db.execute(
+            "UPDATE runs SET state = ?, diverged_step = ?, failure_class = ?, failure_message = ?,"
+            " finished_at_utc = ? WHERE run = ? AND attempt = ? AND state = ?",
+            [then, diverged_step, failure_class, message or None, None if then is State.QUEUED else now]
+            + [found[0], attempt, State.RUNNING],
+        )
+        self._event(found[0], attempt, state, message)
+        return True
+
     def _losses_without_progress(self, attempt: int) -> int:
-        """Losses of a run since the first attempt that began where its latest checkpoint is."""
+        """Losses of a run since it was last queued on purpose and since an attempt began at its last checkpoint."""
         (losses,) = self.db.execute(
-            "WITH tries AS (SELECT attempt, ended, coalesce(resumed_step, 0) AS step FROM attempts"
-            " WHERE run = (SELECT run FROM attempts WHERE attempt = ?)),"
+            "WITH tries AS (SELECT attempts.attempt, ended, coalesce(resumed_step, 0) AS step FROM attempts"
+            " JOIN runs USING (run) WHERE run = (SELECT run FROM attempts WHERE attempt = ?)"
+            " AND attempts.attempt > coalesce(forgiven_attempt, 0)),"
             " first AS (SELECT min(attempt) AS attempt FROM tries WHERE step = (SELECT max(step) FROM tries))"
             " SELECT COUNT(*) FROM tries WHERE ended = ? AND attempt >= (SELECT attempt FROM first)",
             [attempt, State.LOST],
@@ -279,14 +293,14 @@ class Queue:
         return int(losses)
 
     def _change(self, run_ids: Sequence[str], source: tuple[State, ...], state: State, message: str) -> int:
-        with immediate(self.db):
-            rows = self.db.execute(
-                "UPDATE runs SET state = ?, micro_batch = NULL WHERE run_id IN (SELECT value FROM json_each(?))"
-                " AND state IN (SELECT value FROM json_each(?)) RETURNING run, attempt",
-                [state, json.dumps(list(run_ids)), json.dumps(source)],
-            ).fetchall()
-            for run, attempt in rows:
-                self._event(run, attempt, state, message)
+        rows = self.db.execute(
+            "UPDATE runs SET state = ?, micro_batch = NULL, forgiven_attempt = attempt"
+            " WHERE run_id IN (SELECT value FROM json_each(?))"
+            " AND state IN (SELECT value FROM json_each(?)) RETURNING run, attempt",
+            [state, json.dumps(list(run_ids)), json.dumps(source)],
+        ).fetchall()
+        for run, attempt in rows:
+            self._event(run, attempt, state, message)
         return len(rows)
 
     def _enqueue_run(self, planned: PlannedRun, counts: Counts, code: CodeState) -> int:
@@ -307,9 +321,10 @@ class Queue:
                 [planned.key[:RUN_ID_LENGTH], planned.key, State.QUEUED, planned.spec.seed, planned.spec.train.steps]
                 + [counts.non_embedding_params, counts.total_params, counts.flops_per_token, now],
             )
+        if state in (State.FAILED, State.CANCELLED):
+            self._change([planned.key[:RUN_ID_LENGTH]], (state,), State.QUEUED, "queued again")
         self.db.execute(
-            "UPDATE runs SET state = ?, queued_source_sha256 = ? WHERE spec_key = ?",
-            [State.QUEUED, code.source_sha256, planned.key],
+            "UPDATE runs SET queued_source_sha256 = ? WHERE spec_key = ?", [code.source_sha256, planned.key]
         )
         return int(state is not State.QUEUED)
 

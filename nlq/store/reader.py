@@ -67,12 +67,13 @@ class Reader:
         """Evaluations by run id, in order of step and split; an empty list where a run has none."""
         points: dict[str, list[EvalPoint]] = {run_id: [] for run_id in run_ids}
         rows = self.db.execute(
-            "SELECT run_id, step, split, loss_nats, token_count, evals.data_hash FROM evals JOIN runs USING (run)"
+            "SELECT run_id, step, split, loss_nats, token_count, evals.data_hash, windows_hash"
+            " FROM evals JOIN runs USING (run)"
             " WHERE run_id IN (SELECT value FROM json_each(?)) ORDER BY run, step, split",
             [json.dumps(list(points))],
         )
         for run_id, found in groupby(rows, key=itemgetter(0)):
-            points[run_id] = [EvalPoint(row[1], row[2], _number(row[3]), row[4], row[5]) for row in found]
+            points[run_id] = [EvalPoint(row[1], row[2], _number(row[3]), *row[4:]) for row in found]
         return points
 
     def steps(self, run_ids: Iterable[str]) -> "pd.DataFrame":

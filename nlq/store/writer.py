@@ -35,10 +35,15 @@ class RunWriter:
         self._flushed = time.monotonic()
 
     def step(self, row: StepRow) -> None:
-        """Take one update."""
+        """Take one update. While another program holds the database, rows wait in memory."""
         self._steps.append(row)
         if time.monotonic() - self._flushed > FLUSH_S:
-            self.flush()
+            try:
+                self.flush()
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error):
+                    raise
+                self._flushed = time.monotonic()
 
     def evaluation(self, row: EvalRow) -> None:
         """Take one evaluation."""
@@ -85,17 +90,8 @@ class RunWriter:
     def _write_evals(self) -> None:
         for row in self._evals:
             self.db.execute(
-                "INSERT INTO evals VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    self.run,
-                    row.step,
-                    row.split,
-                    self.attempt,
-                    row.loss_nats,
-                    row.token_count,
-                    row.eval_ms,
-                    row.data_hash,
-                ],
+                "INSERT INTO evals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [self.run, row.step, row.split, self.attempt, *row[2:7]],
             )
             blobs = pack(row.windows)
             self.db.execute("INSERT INTO window_losses VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [self.run, *row[:2], *blobs])

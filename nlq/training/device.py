@@ -1,5 +1,6 @@
 """The device that a run trains on, and the arithmetic that it trains in."""
 
+import os
 import platform
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
@@ -32,7 +33,7 @@ def open_device(name: str, threads: int) -> Device:
             f'no device "{name}": PyTorch {torch.__version__} sees no CUDA GPU here', "what was found: nlq doctor"
         )
     found = torch.cuda.get_device_properties(name)
-    return Device(torch.device(name), found.name, f"GPU-{found.uuid}")
+    return Device(torch.device(name), found.name, _uuid(str(found.uuid), os.environ.get("CUDA_VISIBLE_DEVICES", "")))
 
 
 def parameter_dtype(spec: RunSpec) -> torch.dtype:
@@ -45,6 +46,15 @@ def forward_context(spec: RunSpec, device: torch.device) -> AbstractContextManag
     if spec.train.precision == "bf16":
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return nullcontext()
+
+
+def _uuid(found: str, visible: str) -> str:
+    """The UUID that CUDA gave this process, as NVML writes it.
+
+    CUDA gives sixteen bytes without a word before them. In a MIG instance they are the instance's own, which only the
+    name that the process was given can tell from a GPU's, or (older versions) those of the whole GPU.
+    """
+    return f"MIG-{found}" if visible.strip() == f"MIG-{found}" else f"GPU-{found}"
 
 
 def _processor_name() -> str:

@@ -1,5 +1,6 @@
 """Loss on fixed validation windows, with the sums that later statistics need."""
 
+import hashlib
 import time
 from collections.abc import Iterable
 
@@ -32,7 +33,15 @@ def _evaluate_split(
     windows = _sums(losses_WT, one.doc_ids_WT)
     mean = float(losses_WT.mean())
     eval_ms = 1000 * (time.perf_counter() - began)
-    return EvalRow(step, one.split, mean, losses_WT.size, eval_ms, data_hash, windows)
+    return EvalRow(step, one.split, mean, losses_WT.size, eval_ms, data_hash, windows_hash(one), windows)
+
+
+def windows_hash(one: EvalSet) -> str:
+    """Which tokens are read and predicted: losses on other windows are no comparison. Hex; order counts."""
+    digest = hashlib.blake2b(digest_size=16)
+    for tokens_WT in (one.x_WT, one.y_WT):
+        digest.update(np.ascontiguousarray(tokens_WT, dtype="<i8").tobytes())
+    return digest.hexdigest()
 
 
 def _window_token_losses(model: nn.Module, one: EvalSet, spec: RunSpec, device: torch.device) -> np.ndarray:

@@ -143,7 +143,7 @@ def evaluations(step: int, seed: int) -> Iterator[EvalRow]:
     none = np.zeros(0)
     for split in ("select", "confirm"):
         loss = 3.0 + math.exp(-step / 3000) + 0.001 * seed
-        yield EvalRow(step, split, loss, 1000, 5.0, f"h{step}-{seed}", WindowLosses(none, none, none, none, none))
+        yield EvalRow(step, split, loss, 1000, 5.0, f"h{step}-{seed}", "w", WindowLosses(none, none, none, none, none))
 
 
 def fill_results(db: Path, runs: int, steps: int) -> None:

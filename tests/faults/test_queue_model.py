@@ -59,7 +59,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queues[at].enqueue(self.sweep, self.counts, CodeState("", None, None))
         for run in self.runs.values():
             if run.state in (State.FAILED, State.CANCELLED):
-                run.state = State.QUEUED
+                run.state, run.losses = State.QUEUED, 0
 
     @rule(at=connection)
     def claim(self, at: int) -> None:
@@ -147,7 +147,8 @@ class QueueMachine(RuleBasedStateMachine):
         run = self.runs[run_id]
         changes = run.state in (State.FAILED, State.CANCELLED)
         assert self.queues[at].retry([run_id]) == int(changes)
-        run.state = State.QUEUED if changes else run.state
+        if changes:
+            run.state, run.losses = State.QUEUED, 0
 
     @invariant()
     def the_database_is_what_the_model_says(self) -> None:

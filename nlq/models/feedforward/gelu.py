@@ -12,6 +12,9 @@ from nlq.core.spec import Real, Whole
 from nlq.models.layers import Linear
 from nlq.models.slots import ComponentOptions, SlotShape
 
+ROUNDING = 1e-6
+"""So that 4.1 × 120 is 492 units, although the product of the two floats is a little less."""
+
 
 class Options(ComponentOptions):
     """Width of the hidden layer."""
@@ -22,7 +25,7 @@ class Options(ComponentOptions):
 
     def resolved(self, shape: SlotShape) -> "Options":
         """The hidden width as a number, and no ratio."""
-        hidden = self.hidden or int((self.ratio or 4.0) * shape.width_in)
+        hidden = self.hidden or int((self.ratio or 4.0) * shape.width_in + ROUNDING)
         return self.model_copy(update={"hidden": hidden, "ratio": None})
 
 

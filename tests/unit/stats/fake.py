@@ -107,10 +107,12 @@ def _run(arm, index, point, seed, steps, every, splits):
         "train": {"steps": steps, "report_step": steps},
         "seed": seed,
     }
-    provenance = Provenance("host", "cpu", 1, "0.1.0", "2.11.0", "3.12", arm.commit, arm.dirty)
+    provenance = Provenance(
+        "host", "cpu", 1, "0.1.0", "2.11.0", "3.12", arm.commit, arm.dirty, f"{arm.commit}-{arm.dirty}"
+    )
     run = RunRecord(
         run_id, f"key-{run_id}", state, spec, seed, BASE_PARAMS + arm.extra_params, None, None, steps, done, None, None,
-        lost, None, None, "2026-01-01T00:00:00Z", None, None, provenance if done else None,
+        lost, None, None, 0, "2026-01-01T00:00:00Z", None, None, provenance if done else None,
     )  # fmt: skip
     return Member(arm.name, arm.label, point, run), evals, frame
 

@@ -64,7 +64,7 @@ def test_a_run_goes_through_its_states(db: Path, queue: Queue) -> None:
     assert queue.open_attempts()[0].worker == WORKER
     writer = RunWriter(db, one.attempt, tokens_per_step=100)
     writer.step(StepRow(0, 3.5, 1.0, 1e-3, 10.0))
-    writer.evaluation(EvalRow(0, "select", 3.4, 2, 5.0, "hash", windows(3.0, 3.8)))
+    writer.evaluation(EvalRow(0, "select", 3.4, 2, 5.0, "hash", "w", windows(3.0, 3.8)))
     writer.close("hash", 1000)
     assert queue.finish(one.attempt, State.COMPLETED, exit_code=0)
     run = Reader(db).run(one.run_id)
@@ -83,7 +83,7 @@ def test_numbers_that_are_not_finite_are_read_back_as_such(db: Path, queue: Queu
     one = claim(queue)
     writer = RunWriter(db, one.attempt, 1)
     writer.step(StepRow(0, float(value), float(value), 1e-3, 1.0))
-    writer.evaluation(EvalRow(0, "select", float(value), 1, 1.0, "", windows(1.0)))
+    writer.evaluation(EvalRow(0, "select", float(value), 1, 1.0, "", "w", windows(1.0)))
     writer.close("", None)
     steps = Reader(db).steps([one.run_id])
     np.testing.assert_array_equal(steps[["loss_nats", "grad_norm"]].to_numpy(), [[value, value]])
@@ -136,8 +136,8 @@ def test_a_new_attempt_replaces_the_rows_from_where_it_begins(db: Path, queue: Q
     writer = RunWriter(db, first.attempt, 1)
     for step in range(5):
         writer.step(StepRow(step, 1.0, 1.0, 1.0, 1.0))
-    writer.evaluation(EvalRow(0, "select", 1.0, 1, 1.0, "", windows(1.0)))
-    writer.evaluation(EvalRow(4, "select", 1.0, 1, 1.0, "", windows(1.0)))
+    writer.evaluation(EvalRow(0, "select", 1.0, 1, 1.0, "", "w", windows(1.0)))
+    writer.evaluation(EvalRow(4, "select", 1.0, 1, 1.0, "", "w", windows(1.0)))
     writer.flush()
     queue.lose(first.attempt, "gone")
     again = claim(queue)

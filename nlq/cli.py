@@ -282,6 +282,10 @@ def report(
     if table1 == published:
         raise NlqError("say which table", "nlq report --table1; nlq report --published")
     form = "json" if json else format
+    if published and (sweep is not None or all_points):
+        raise NlqError(
+            "--published is the paper's own table: --sweep and --all have nothing to choose", "leave them out"
+        )
     if published:
         report_published(form, out)
     else:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nlq.core.errors import NlqError
 from nlq.core.launch import Gate, Handle, Launch, Process, Runner, Slot
 from nlq.core.run import State
 from nlq.runners._packing import Unguarded
@@ -74,6 +75,7 @@ class Scheduler:
     _recovered_at: float = -RECOVER_S
     _counts: dict[State, int] = field(default_factory=dict)
     _counted_at: float = -RECOVER_S
+    _claim_again_at: float = 0.0
 
     def run(self) -> None:
         """Return when no run is queued or running, here or under another scheduler; with `stay`, wait for more."""
@@ -117,11 +119,15 @@ class Scheduler:
         return self._counts
 
     def _changed(self) -> None:
-        self._counted_at = -COUNT_S
+        self._counted_at, self._claim_again_at = -COUNT_S, 0.0
 
     def _recover(self) -> None:
         """Take over what schedulers that are gone left running, give back what is gone, and look for stalled loops."""
         self._recovered_at = time.monotonic()
+        if not self.place.db.exists():
+            raise NlqError(
+                f"{self.place.db}: deleted while runs were in it", "what ran is lost; start again: nlq sweep SPEC"
+            )
         for found in self.queue.open_attempts():
             if found.attempt in self.running:
                 self._look_at_heartbeat(found)
@@ -141,8 +147,10 @@ class Scheduler:
         if found.heartbeat_at_utc != watched.heartbeat:
             watched.heartbeat, watched.moved_at = found.heartbeat_at_utc, time.monotonic()
         elif time.monotonic() - watched.moved_at > self.stall_timeout_s:
+            why = f"no step for {self.stall_timeout_s:g} s"
+            self.queue.note(found.attempt, "stalled", why)
             watched.handle.stop(GRACE_S)
-            self.queue.lose(found.attempt, f"no step for {self.stall_timeout_s:g} s")
+            self.queue.lose(found.attempt, why)
 
     def _reap(self) -> None:
         for attempt, watched in list(self.running.items()):
@@ -162,13 +170,14 @@ class Scheduler:
             self.queue.finish(attempt, State.FAILED, failure_class="device_error", message=why)
             self.running[attempt].handle.stop(0)  # there is nothing to wait for: its rows are refused already
         busy = {watched.slot.name: watched.handle.process.pid for watched in self.running.values()}
-        waits = self._states().get(State.QUEUED)
+        waits = self._states().get(State.QUEUED) and time.monotonic() >= self._claim_again_at
         for slot in self.gate.free(self.slots if waits else (), busy):
             claim = self.queue.claim(self.sweep, self.process, slot.name, self.place.logs)
-            self._changed()
-            if claim is None:
-                return
-            self._start(claim, slot)
+            if claim is None:  # another scheduler was quicker, or its run is in that slot
+                self._claim_again_at = time.monotonic() + COUNT_S
+            else:
+                self._changed()
+                self._start(claim, slot)
 
     def _start(self, claim: Claim, slot: Slot) -> None:
         try:

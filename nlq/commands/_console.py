@@ -17,7 +17,13 @@ WIDTH_WITHOUT_TERMINAL = 140
 def console(*, stderr: bool = False) -> Console:
     """Standard output, or standard error for progress and remarks; wide where it is not a terminal."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, width=None if stream.isatty() else WIDTH_WITHOUT_TERMINAL, highlight=False)
+    return Console(
+        file=stream,
+        width=None if stream.isatty() else WIDTH_WITHOUT_TERMINAL,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
 
 
 def print_json(value: Any) -> None:

@@ -41,12 +41,10 @@ def doctor(db: Path, cache: Path, *, as_json: bool) -> int:
 def _print(findings: list[Finding]) -> None:
     out = console()
     for one in findings:
-        mark = "[green]✓[/]" if one.state == OK else "[yellow]✗[/]"
-        out.print(f"{mark} {one.what:<18}", end=" ")
-        out.print(one.found, markup=False)
+        out.print("✓" if one.state == OK else "✗", style="green" if one.state == OK else "yellow", end=" ")
+        out.print(f"{one.what:<18} {one.found}", soft_wrap=True)
         if one.remedy:
-            out.print(f"  {'':<18} → ", end="")
-            out.print(one.remedy, markup=False)
+            out.print(f"  {'':<18} → {one.remedy}", soft_wrap=True)
 
 
 def _software() -> Iterator[Finding]:

@@ -101,10 +101,10 @@ def _print_table(planned: Planned, estimates: list[Estimate], slots: list[Slot])
         table.add_row(*_cells(e))
     out = console()
     out.print(table)
-    total = sum(e.seconds for e in estimates)
+    seconds = max(sum(e.seconds for e in estimates) / len(slots), *(e.seconds for e in estimates), 0)
     out.print(
         f"In all {count(sum(e.tokens for e in estimates))} tokens and {sum(e.flops for e in estimates):.2e} FLOPs, "
-        f"roughly {duration(total / len(slots))} on {slots_text(slots)}."
+        f"roughly {duration(seconds)} on {slots_text(slots)}."
     )
     out.print(
         "Times are rough: this machine's matrix products were timed at each width, and a step does more than those."

@@ -1,11 +1,13 @@
 """`nlq export`: steps and evaluations as CSV, Parquet or JSON."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nlq.commands._console import console, print_json
 from nlq.core.errors import NlqError, nearest
 from nlq.core.run import Member
+from nlq.report.render import strict
 from nlq.store.reader import Reader
 
 if TYPE_CHECKING:
@@ -21,7 +23,9 @@ def export(
     """Write every step or evaluation of a run, an arm or a sweep to `out`, or to standard output."""
     if kind not in KINDS:
         raise NlqError(f'nothing called "{kind}" to export', f"nlq export {nearest(kind, KINDS)}")
-    form = form or (out.suffix.lstrip(".") if out else "csv")
+    if run is not None and (arm is not None or sweep is not None):
+        raise NlqError("--run names one run: --arm and --sweep have nothing to choose", "leave out one or the other")
+    form = form or (out.suffix.lstrip(".").lower() if out else "csv")
     if form not in FORMATS:
         raise NlqError(f'no export format "{form}"', f"--format {nearest(form, FORMATS)}")
     if form == "parquet" and out is None:
@@ -58,7 +62,10 @@ def _places(reader: Reader, sweep: str | None, arm: str | None, run: str | None)
 
 
 def _place(member: Member) -> dict[str, object]:
-    return {"run_id": member.run.run_id, "arm": member.arm, **member.point, "seed": member.run.seed}
+    point = {
+        name: json.dumps(value) if isinstance(value, dict | list) else value for name, value in member.point.items()
+    }
+    return {"run_id": member.run.run_id, "arm": member.arm, **point, "seed": member.run.seed}
 
 
 def _write(frame: "pd.DataFrame", form: str, out: Path | None) -> None:
@@ -71,6 +78,8 @@ def _write(frame: "pd.DataFrame", form: str, out: Path | None) -> None:
         elif out is None:
             print_json(frame.to_dict("records"))
         else:
-            frame.to_json(out, orient="records", double_precision=15)
+            out.write_text(json.dumps(strict(frame.to_dict("records")), allow_nan=False), encoding="utf-8")
     except OSError as error:
-        raise NlqError(f"{out}: cannot be written ({error.strerror})", "--out FILE in a folder that can") from error
+        raise NlqError(
+            f"{out}: cannot be written ({error.strerror or error})", "--out FILE in a folder that can"
+        ) from error

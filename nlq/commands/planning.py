@@ -38,6 +38,7 @@ class _Planner:
     cache: Path
     preparing: Callable[[DataSpec], bool]
     missing_is_fine: bool
+    announce: Callable[[str], None] = lambda _: None
     remarks: dict[str, None] = field(default_factory=dict)
     corpora: dict[str, Prepared | None] = field(default_factory=dict)
     models: dict[str, Any] = field(default_factory=dict)
@@ -65,7 +66,14 @@ class _Planner:
         return defaults_resolved(spec).resolved(data=paths)
 
     def _absolute(self, path: str | None) -> str | None:
-        return None if path is None else str((self.document.folder / Path(path).expanduser()).resolve())
+        if path is None:
+            return None
+        try:
+            found = str((self.document.folder / Path(path).expanduser()).resolve())
+            found.encode("utf-8")
+        except (OSError, RuntimeError, ValueError) as error:
+            raise SpecError([Mistake("data.path", f"no path that can be followed: {path!r} ({error})")]) from error
+        return found
 
     def _prepared(self, data: DataSpec) -> Prepared | None:
         key = data.model_dump_json(exclude={"sha256", "plan"})
@@ -75,7 +83,11 @@ class _Planner:
 
     def _find_or_prepare(self, data: DataSpec) -> Prepared | None:
         try:
-            return prepare(data, self.cache) if self.preparing(data) else find(data, self.cache)
+            found = find(data, self.cache)
+            if found is not None or not self.preparing(data):
+                return found
+            self.announce(f"preparing the corpus in {self.cache}")
+            return prepare(data, self.cache)
         except NlqError as error:
             if not self.missing_is_fine:
                 raise SpecError([Mistake(_data_setting(data), error.message, hint=error.hint)]) from error
@@ -101,8 +113,7 @@ def plan_to_run(path: Path, cache: Path, announce: Callable[[str], None]) -> Pla
     """The sweep of a spec file, its corpora prepared. Nothing is prepared before the whole file is found right."""
     document = read(path)
     expand(document, _Planner(document, cache, lambda _: False, missing_is_fine=False).resolve)
-    announce(f"preparing the corpus in {cache}")
-    return _planned(_Planner(document, cache, lambda _: True, missing_is_fine=False))
+    return _planned(_Planner(document, cache, lambda _: True, missing_is_fine=False, announce=announce))
 
 
 def plan_to_look(path: Path, cache: Path) -> Planned:

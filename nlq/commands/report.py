@@ -49,7 +49,12 @@ def list_figures(*, as_json: bool = False) -> None:
 
 
 def _deliver(sheet: Sheet, form: str | None, out: Path | None) -> None:
-    form = form or (SUFFIXES.get(out.suffix) if out else None)
+    if form is None and out is not None:
+        form = SUFFIXES.get(out.suffix.lower())
+        if form is None:
+            raise NlqError(
+                f"{out}: no table format has this suffix", f"--out {out.stem}.md, .tex, .csv or .json, or --format"
+            )
     if form is None and out is None:
         console().print(render.to_rich(sheet))
         return

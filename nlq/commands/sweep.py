@@ -13,6 +13,7 @@ from nlq.commands.work import Manner, place_of, train
 from nlq.core import plugin
 from nlq.core.launch import Slot
 from nlq.core.run import State
+from nlq.core.sweep import Sweep
 from nlq.models.cost import Cost
 from nlq.provenance import code_state
 from nlq.runners._process import this_process
@@ -35,24 +36,33 @@ def sweep(
 
     With `detached`, the options of `nlq work`, a process of its own trains it and this one returns at once.
     """
-    start = plugin.load("nlq.runners", runner).make(worker.main)
+    start = plugin.load("nlq.runners", runner, "runner").make(worker.main)
     screen, how = console(stderr=True), how or Manner()
     remarks = ready(db, this_process())
     planned = plan_to_run(spec, cache, lambda text: screen.print(text, style="dim"))
     queue = Queue(db)
     try:
         counts = {key: _counts(one) for key, one in planned.costs.items()}
-        new = queue.enqueue(planned.sweep, counts, code_state())
-        for remark in remarks:
+        before = queue.sweep_source(planned.sweep.name)
+        queue.enqueue(planned.sweep, counts, code_state())
+        for remark in [*remarks, *_replaced(planned.sweep, before)]:
             screen.print(remark, style="yellow")
         name, runs = planned.sweep.name, plural(len(planned.costs), "run")
-        screen.print(f"{name}: {runs}, {new} to train, on {slots_text(slots)}")
+        waiting = queue.states(name).get(State.QUEUED, 0)
+        screen.print(f"{name}: {runs}, {waiting} to train, on {slots_text(slots)}")
         place = place_of(db, cache)
         if detached is not None:
             return _detach(queue, name, place, detached, screen, as_json=how.as_json)
         return train(queue, name, place, slots, start, how, f"nlq sweep {planned.sweep.source}")
     finally:
         queue.close()
+
+
+def _replaced(sweep: Sweep, before: str | None) -> list[str]:
+    """A remark where the sweep's name stood for another file's runs until now."""
+    if before in (None, sweep.source):
+        return []
+    return [f'"{sweep.name}" was the sweep of {before} and is now that of {sweep.source}; the runs of both are kept']
 
 
 def _detach(queue: Queue, name: str, place: Place, options: Sequence[str], screen: Console, *, as_json: bool) -> int:

@@ -60,7 +60,7 @@ def manner(
 
 def work(db: Path, cache: Path, sweep: str | None, slots: list[Slot], runner: str, how: Manner) -> int:
     """Train what is queued in a database, beside other schedulers or alone, and return the exit code."""
-    start = plugin.load("nlq.runners", runner).make(worker.main)
+    start = plugin.load("nlq.runners", runner, "runner").make(worker.main)
     screen = console(stderr=True)
     for remark in up_to_date(db, this_process()):
         screen.print(remark, style="yellow")
@@ -113,8 +113,8 @@ def train(
 
 
 def until_interrupted(scheduler: Scheduler) -> bool:
-    """Let a scheduler run; whether it was interrupted. The first Ctrl-C (or SIGTERM) asks, the second ends."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    """Let a scheduler run; whether it was interrupted. The first Ctrl-C, SIGTERM or SIGHUP asks, the second ends."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
     def take(_number: int, _frame: FrameType | None) -> None:
         scheduler.interrupt()

@@ -1,5 +1,6 @@
 """A spec file as plain data, with the line and column of everything in it. Reading can never run code."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from nlq.core.errors import Mistake, NlqError, Position, SpecError
 
 MAX_BYTES = 1 << 20
+MAX_VALUES = 200_000
+"""Aliases can make a small file large; nobody writes such a spec."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def read(path: Path) -> Document:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise NlqError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
-    return parse(text, str(path), path.resolve().parent)
+    return parse(text, os.fsencode(path).decode("utf-8", "replace"), path.resolve().parent)
 
 
 def parse(text: str, source: str, folder: Path) -> Document:
@@ -59,6 +62,8 @@ def parse(text: str, source: str, folder: Path) -> Document:
         node = YAML(typ="rt", pure=True).load(text)
         positions: dict[tuple[Any, ...], Position] = {}
         return Document(_plain(node, (), positions), source, text, folder, positions)
+    except RecursionError as error:
+        raise SpecError([Mistake("", "nested too deeply, this is not a spec")], source) from error
     except _TagError as error:
         raise SpecError([Mistake("", error.args[0], error.position)], source) from error
     except MarkedYAMLError as error:
@@ -74,6 +79,8 @@ def _syntax_mistake(error: MarkedYAMLError) -> Mistake:
 
 
 def _plain(node: Any, path: tuple[Any, ...], positions: dict[tuple[Any, ...], Position]) -> Any:
+    if len(positions) > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES:,} values, this is not a spec")
     tag = getattr(getattr(node, "tag", None), "value", None)
     if tag:
         raise _TagError(tag, *_place_of(path, positions))

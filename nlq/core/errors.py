@@ -4,6 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+MOST_SHOWN = 10
+"""Mistakes of one spec that are told at once: they fit on one screen."""
+
 
 class NlqError(ValueError):
     """A mistake in what nlq was given; the command line prints it on one screen and exits with code 2.
@@ -39,18 +42,18 @@ class SpecError(NlqError):
     """All mistakes of one spec, together."""
 
     def __init__(self, mistakes: Iterable[Mistake], source: str = "spec") -> None:
-        self.mistakes = tuple(dict.fromkeys(mistakes))
+        self.mistakes = tuple(sorted(dict.fromkeys(mistakes), key=lambda m: m.position or Position(0, 0)))
         self.source = source
-        super().__init__("\n".join(self._line(m) for m in self.mistakes), "; ".join(self._hints()))
+        lines = [self._line(m) for m in self.mistakes[:MOST_SHOWN]]
+        more = len(self.mistakes) - len(lines)
+        super().__init__("\n".join(lines + ([f"… and {more} more"] if more else [])))
 
     def _line(self, mistake: Mistake) -> str:
         where = self.source
         if mistake.position:
             where += f":{mistake.position.line}:{mistake.position.column}"
-        return f"{where}: {mistake.path}: {mistake.message}" if mistake.path else f"{where}: {mistake.message}"
-
-    def _hints(self) -> list[str]:
-        return list(dict.fromkeys(m.hint for m in self.mistakes if m.hint))
+        what = f"{where}: {mistake.path}: {mistake.message}" if mistake.path else f"{where}: {mistake.message}"
+        return f"{what}\n  → {mistake.hint}" if mistake.hint else what
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -13,8 +13,8 @@ def kinds(package: str) -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules(folder) if not m.name.startswith("_"))
 
 
-def load(package: str, kind: str) -> ModuleType:
-    """The module of one component. Raises NlqError with the nearest kind when there is none."""
+def load(package: str, kind: str, what: str = "component") -> ModuleType:
+    """The module of one component. Raises NlqError, which calls it `what`, with the nearest kind when there is none."""
     if kind not in kinds(package):
-        raise NlqError(f'no {package.rsplit(".", 1)[-1]} kind "{kind}"; {nearest(kind, kinds(package))}')
+        raise NlqError(f'no {what} "{kind}"; {nearest(kind, kinds(package))}')
     return importlib.import_module(f"{package}.{kind}")

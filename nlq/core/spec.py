@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from nlq.core.errors import Mistake, nearest
 
@@ -37,14 +37,22 @@ def _a_number(value: Any) -> Any:
 
 
 def _a_component(value: Any) -> Any:
+    if not isinstance(value, str | dict) or not isinstance(
+        value if isinstance(value, str) else value.get("kind", ""), str
+    ):
+        raise ValueError(f"must be the name of a component or its settings, found {value!r}")
     return {"kind": value} if isinstance(value, str) else value
+
+
+def _no_minus_zero(value: float) -> float:
+    return value + 0.0
 
 
 Slot = Annotated[dict[str, Any], BeforeValidator(_a_component)]
 """A component of the model: its kind and its options; a bare name is the kind alone."""
 
 Whole = Annotated[int, BeforeValidator(_a_number)]
-Real = Annotated[float, BeforeValidator(_a_number), Field(allow_inf_nan=False)]
+Real = Annotated[float, BeforeValidator(_a_number), AfterValidator(_no_minus_zero), Field(allow_inf_nan=False)]
 
 
 class Settings(BaseModel):
@@ -72,12 +80,14 @@ class ModelSpec(Settings):
     """The shape of the transformer and what stands in each of its slots."""
 
     variant: str = Field("baseline", description="named system of variants.yaml that fills the slots")
-    layers: Whole = Field(4, ge=1, description="number of blocks")
-    heads: Whole = Field(4, ge=1, description="query heads")
+    layers: Whole = Field(4, ge=1, le=1000, description="number of blocks")
+    heads: Whole = Field(4, ge=1, le=10**6, description="query heads")
     kv_heads: Whole | None = Field(None, ge=1, description="key and value heads; as many as heads unless given")
-    width: Whole = Field(128, ge=1, description="width of the residual stream")
-    context: Whole = Field(128, ge=1, description="tokens a sequence")
-    vocab: Whole | None = Field(None, ge=2, description="rows of the embedding; the tokenizer's, rounded up to 64")
+    width: Whole = Field(128, ge=1, le=10**6, description="width of the residual stream")
+    context: Whole = Field(128, ge=1, le=10**7, description="tokens a sequence")
+    vocab: Whole | None = Field(
+        None, ge=2, le=10**8, description="rows of the embedding; the tokenizer's, rounded up to 64"
+    )
     tied: bool = Field(True, description="the head shares the embedding's weights")
     query: Slot = Field({}, description="component of the query map: kind and its options")
     key: Slot = Field({}, description="component of the key map")
@@ -111,11 +121,11 @@ class OptimSpec(Settings):
 class TrainSpec(Settings):
     """How long a run trains, how it is evaluated, and in which precision."""
 
-    steps: Whole = Field(300, ge=1, description="updates")
-    batch_tokens: Whole = Field(2048, ge=1, description="tokens a step, a multiple of model.context")
+    steps: Whole = Field(300, ge=1, le=10**9, description="updates")
+    batch_tokens: Whole = Field(2048, ge=1, le=10**10, description="tokens a step, a multiple of model.context")
     micro_batch: Whole | None = Field(None, ge=1, description="sequences a forward pass; the whole batch unless given")
     eval_every: Whole = Field(50, ge=1, description="steps between evaluations")
-    eval_windows: Whole = Field(128, ge=1, description="validation windows an evaluation")
+    eval_windows: Whole = Field(128, ge=1, le=10**8, description="validation windows an evaluation")
     report_step: Whole | None = Field(
         None, ge=0, description="step whose evaluation the tables show; the last unless given"
     )
@@ -176,7 +186,13 @@ def defaults_resolved(spec: RunSpec) -> RunSpec:
 
 def mistakes_between(spec: RunSpec) -> Iterator[Mistake]:
     """Settings that are each valid but do not fit together."""
-    model, optim, train = spec.model, spec.optim, spec.train
+    model, optim, train, data = spec.model, spec.optim, spec.train, spec.data
+    if data.path is not None and data.corpus == "stdlib":
+        yield Mistake("data.path", "corpus stdlib reads no path", hint="data.corpus: text")
+    if data.path == "":
+        yield Mistake("data.path", "is empty", hint="data.path: my_text.txt")
+    if data.tokenizer_path is not None and data.tokenizer == "bytes":
+        yield Mistake("data.tokenizer_path", "tokenizer bytes reads no files", hint="data.tokenizer: gpt2")
     if model.width % model.heads:
         yield Mistake("model.heads", f"{model.heads} heads do not divide width {model.width}", hint=_divisors(model))
     if model.kv_heads and model.heads % model.kv_heads:

@@ -5,8 +5,10 @@ for each point the seeds. A run that an arm already has is not listed again.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from nlq.core.document import Document
@@ -15,6 +17,7 @@ from nlq.core.spec import RunSpec, mistakes_between, parse_run, spec_key, unknow
 
 TOP_LEVEL = ("name", "baseline", "base", "arms", "grid", "points", "seeds")
 ARM_KEYS = ("label", "grid", "points")
+MOST_POINTS = 100_000
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,12 @@ class _Plan:
     def wrong(self, path: tuple[Any, ...], message: str, hint: str = "") -> None:
         self.mistakes.append(Mistake(".".join(map(str, path)), message, self.document.at(*path), hint))
 
+    def refuse_null(self, path: tuple[Any, ...]) -> None:
+        """A key that is there with nothing behind it is no default, but something forgotten."""
+        above = self.get(path[:-1], dict, "a mapping", {}) if path[:-1] else self.document.data
+        if path[-1] in above and above[path[-1]] is None:
+            self.wrong(path, "is empty")
+
     def get(self, path: tuple[Any, ...], kind: type, what: str, default: Any) -> Any:
         node = self.document.data
         for part in path:
@@ -90,11 +99,19 @@ def expand(document: Document, resolve: Callable[[RunSpec], RunSpec]) -> Sweep:
     arms = _arms(plan)
     seeds = _seeds(plan)
     baseline = _baseline(plan, arms)
+    name = _name(plan)
     runs = list(_runs(plan, arms, seeds, resolve))
     if plan.mistakes:
         raise SpecError(plan.mistakes, document.source)
-    name = str(document.data.get("name") or document.source.rsplit("/", 1)[-1].split(".")[0])
     return Sweep(name, baseline, document.source, document.text, tuple(runs))
+
+
+def _name(plan: _Plan) -> str:
+    """The sweep's name, or that of its file without the suffix."""
+    name = plan.document.data.get("name", Path(plan.document.source).stem)
+    if not isinstance(name, str | int | float) or not str(name).isprintable() or "/" in str(name) or not str(name):
+        plan.wrong(("name",), f"must be text without a slash, found {name!r}")
+    return str(name)
 
 
 def _refuse_unknown(plan: _Plan, path: tuple[Any, ...], names: Mapping[Any, Any], known: tuple[str, ...]) -> None:
@@ -104,17 +121,20 @@ def _refuse_unknown(plan: _Plan, path: tuple[Any, ...], names: Mapping[Any, Any]
 
 
 def _seeds(plan: _Plan) -> list[Any]:
+    plan.refuse_null(("seeds",))
     seeds = plan.get(("seeds",), list, "a list such as [0, 1, 2]", [0])
     if not seeds:
         plan.wrong(("seeds",), "the list is empty", "seeds: [0, 1, 2]")
     for index, seed in enumerate(seeds):
         if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
-            plan.wrong(("seeds", index), f"must be a whole number of at least 0, found {seed!r}")
-    return [seed for seed in seeds if isinstance(seed, int)] or [0]
+            plan.wrong(("seeds", index), f"must be a whole number from 0 to 2³² − 1, found {seed!r}")
+    return [seed for seed in seeds if isinstance(seed, int) and 0 <= seed < 2**32] or [0]
 
 
 def _arms(plan: _Plan) -> list[_Arm]:
     arms = plan.get(("arms",), dict, "a mapping of arm names to settings", {})
+    if len({str(name) for name in arms}) < len(arms):
+        plan.wrong(("arms",), "two arms have the same name")
     if not arms:
         plan.wrong(("arms",), "a sweep needs at least one arm", "arms: {baseline: {}}")
     base = _settings(plan, ("base",))
@@ -127,7 +147,12 @@ def _arm(plan: _Plan, name: Any, base: Point, shared: list[Point]) -> _Arm:
     node = plan.get(path, dict, "a mapping of settings", {})
     own = "grid" in node or "points" in node
     label = plan.get((*path, "label"), str, "text", str(name))
-    return _Arm(str(name), label, {**base, **_settings(plan, path)}, _points(plan, path) if own else shared)
+    settings, points = _settings(plan, path), _points(plan, path) if own else shared
+    for swept in {name for point in points for name in point} & settings.keys():
+        hint = f"{swept}: leave it to the grid, or give the arm a grid of its own"
+        message = "the arm sets what its grid varies"
+        plan.mistakes.append(Mistake(swept, message, settings[swept].position, hint))
+    return _Arm(str(name), label, {**base, **settings}, points)
 
 
 def _settings(plan: _Plan, path: tuple[Any, ...]) -> Point:
@@ -137,7 +162,12 @@ def _settings(plan: _Plan, path: tuple[Any, ...]) -> Point:
 
 
 def _placed_settings(plan: _Plan, path: tuple[Any, ...], node: Mapping[Any, Any]) -> Point:
-    return {name: Setting(value, plan.document.at(*place)) for name, place, value in _flat(path, node)}
+    settings: Point = {}
+    for name, place, value in _flat(path, node):
+        if name in settings:
+            plan.mistakes.append(Mistake(name, "given twice", plan.document.at(*place)))
+        settings[name] = Setting(value, plan.document.at(*place))
+    return settings
 
 
 def _known(plan: _Plan, settings: Point) -> Point:
@@ -165,13 +195,15 @@ def _flat(
 
 def _points(plan: _Plan, path: tuple[Any, ...]) -> list[Point]:
     """Points of the sweep (path is empty) or of an arm, from `points` or from `grid`."""
+    for key in ("grid", "points"):
+        plan.refuse_null((*path, key))
     listed = plan.get((*path, "points"), list, "a list of settings", None)
     grid = plan.get((*path, "grid"), dict, "a mapping of settings to lists", None)
     if listed is not None and grid is not None:
         plan.wrong((*path, "points"), "grid and points are both given; keep one")
     if listed is not None:
         return _listed_points(plan, (*path, "points"), listed)
-    if grid == {}:
+    if grid is not None and not list(_flat(path, grid)):
         plan.wrong((*path, "grid"), "the grid is empty", "grid: {optim.lr_max: [1e-3, 2e-3]}")
     return _grid_points(plan, (*path, "grid"), grid or {})
 
@@ -190,6 +222,9 @@ def _listed_points(plan: _Plan, path: tuple[Any, ...], listed: list[Any]) -> lis
 
 def _grid_points(plan: _Plan, path: tuple[Any, ...], grid: Mapping[Any, Any]) -> list[Point]:
     axes = [_axis(plan, name, place, values) for name, place, values in _flat(path, grid)]
+    if math.prod(len(axis) for axis in axes if axis) > MOST_POINTS:
+        plan.wrong(path, f"more than {MOST_POINTS:,} points")
+        return [{}]
     return [dict(combination) for combination in itertools.product(*filter(None, axes))]
 
 

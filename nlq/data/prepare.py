@@ -117,7 +117,7 @@ def _place(spec: DataSpec, cache: Path) -> Path:
     """The folder of the spec's tokens; its name changes when a source does, or anything else that matters."""
     plugin.load(TOKENIZERS, spec.tokenizer)
     stats = [(str(path), path.stat()) for path in _corpus(spec).sources(spec)]
-    files = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
+    files = [(name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for name, stat in stats]
     text = json.dumps([FORMAT, spec.corpus, spec.path, spec.tokenizer, spec.val_fraction, files])
     return cache / FOLDER / f"{spec.corpus}-{spec.tokenizer}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 

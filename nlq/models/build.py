@@ -109,6 +109,9 @@ def _misfits(spec: ModelSpec) -> Iterator[Mistake]:
                 _component(slot, spec)
         except NlqError as error:
             yield Mistake(f"model.{slot}", error.message, hint=error.hint)
+        except ValidationError as error:  # a default that was computed from other settings
+            kind, known = getattr(spec, slot)["kind"], set(getattr(spec, slot))
+            yield from _option_mistakes(slot, kind, known, error)
 
 
 def _block(spec: ModelSpec) -> Block:

@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from nlq.core.errors import NlqError
+from nlq.core.errors import NlqError, nearest
 from nlq.core.plugin import kinds, load
 from nlq.stats.source import Source
 
@@ -31,6 +31,8 @@ def make(name: str, reader: Source, sweep: str | None, path: Path) -> Path:
     Raises NlqError for an unknown figure or suffix (before anything is read), for a sweep that does not exist or has
     nothing to draw, and for a folder that cannot be written.
     """
+    if name not in titles():
+        raise NlqError(f'no figure "{name}"; {nearest(name, titles())}', "nlq plot --list")
     module = load("nlq.plots", name.replace("-", "_"))
     _suffix(path)
     figure = Figure()

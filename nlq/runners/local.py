@@ -55,7 +55,7 @@ class Local:
         launch.log_path.parent.mkdir(parents=True, exist_ok=True)
         with launch.log_path.open("ab") as log:
             child = subprocess.Popen(
-                [sys.executable, "-m", "nlq.worker", *launch.arguments],
+                [sys.executable, "-P", "-m", "nlq.worker", *launch.arguments],  # -P: never code from the working folder
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -8,6 +8,7 @@ from nlq.stats.compare import compare
 from nlq.stats.printing import plural
 from nlq.stats.selection import Selection
 
+RATE = "optim.lr_max"
 UNFINISHED = (State.QUEUED, State.RUNNING, State.FAILED, State.CANCELLED, State.LOST)
 
 
@@ -33,7 +34,7 @@ def where(selection: Selection) -> str:
 
 def remarks(selection: Selection) -> list[str]:
     """What limits the comparison, one sentence each; empty when nothing does."""
-    sources = (_preview, _unfinished, _shorter, _single_seed, _unmatched, _unpaired, _budgets, _mixed)
+    sources = (_preview, _unfinished, _shorter, _single_seed, _unclear, _edges, _unmatched, _unpaired, _budgets, _mixed)
     return [line for source in sources for line in source(selection)]
 
 
@@ -71,7 +72,9 @@ def _unfinished(selection: Selection) -> Iterator[str]:
 def _shorter(selection: Selection) -> Iterator[str]:
     step = selection.at.step
     if step is not None and step < selection.report_step and not selection.preview:
-        yield f"curves differ in length: compared at step {step:,}, the last that all have"
+        ends = {t.member.label for t in selection.traces() if t.report_step == step}
+        whose = f", where {', '.join(sorted(ends))} ends while others have not decayed" if ends else ""
+        yield f"curves differ in length: compared at step {step:,}, the last that all have{whose}"
 
 
 def _single_seed(selection: Selection) -> Iterator[str]:
@@ -81,6 +84,25 @@ def _single_seed(selection: Selection) -> Iterator[str]:
     if alone or len({t.seed for t in selection.traces()}) == 1:
         whose = f"{', '.join(alone)}: " if len(alone) < len([d for d in deltas.values() if d]) else ""
         yield f"{whose}one seed: compares two checkpoints, not two architectures"
+
+
+def _unclear(selection: Selection) -> Iterator[str]:
+    """A difference may stand in bold and mean nothing."""
+    found = (compare(selection, selection.best[arm]).delta for arm in _others(selection))
+    intervals = [delta.interval for delta in found if delta and delta.interval]
+    if intervals and all(low <= 0 <= high for low, high in intervals):
+        yield "no difference is clear of 0: every 95 % interval over seeds holds it (--format json has them)"
+
+
+def _edges(selection: Selection) -> Iterator[str]:
+    """A best learning rate at the end of its grid says that the arm is not tuned."""
+    at_edge = []
+    for arm, best in selection.best.items():
+        rates = {float(p.settings[RATE]) for p in selection.points[arm] if RATE in p.settings}
+        if len(rates) > 1 and best.settings.get(RATE) in (min(rates), max(rates)):
+            at_edge.append(best.label)
+    if at_edge:
+        yield f"best η_max at the edge of the grid, so not tuned: {', '.join(at_edge)}"
 
 
 def _others(selection: Selection) -> Iterator[str]:
@@ -111,6 +133,9 @@ def _budgets(selection: Selection) -> Iterator[str]:
     for arm, points in selection.points.items():
         seeds = max(len(p.traces) for p in points)
         budgets.setdefault(f"{plural(len(points), 'point')} × {plural(seeds, 'seed')}", []).append(arm)
+    grids = {frozenset(repr(sorted(p.settings.items())) for p in ps) for ps in selection.points.values()}
+    if len(budgets) == 1 and len(grids) > 1:
+        yield "arms have different points of the same number"
     if len(budgets) > 1:
         yield "budgets differ: " + "; ".join(f"{', '.join(arms)} {budget}" for budget, arms in budgets.items())
 

@@ -68,6 +68,12 @@ class GridPoint:
         return all(trace.finished for trace in self.traces)
 
     @property
+    def settled(self) -> bool:
+        """Whether every seed has ended, well or not."""
+        ended = (*FINISHED, State.FAILED, State.CANCELLED)
+        return all(trace.member.run.state in ended for trace in self.traces)
+
+    @property
     def diverged(self) -> tuple[Trace, ...]:
         """The seeds that diverged."""
         return tuple(trace for trace in self.traces if trace.diverged)
@@ -133,8 +139,8 @@ def load(source: Source, sweep: str | None) -> Selection:
 def select(sweep: SweepRecord, evals: Mapping[str, list[EvalPoint]]) -> Selection:
     """Choose the point of each arm: lowest mean loss over seeds on the select split at the compared step.
 
-    Points whose seeds are all finished compete, if the arm has one; otherwise those with a finished seed. The
-    compared step is the largest that all competing runs evaluated, at most their report step.
+    Points whose seeds have all ended compete, if the arm has one with a result; otherwise those with a finished seed.
+    The compared step is the largest that all competing runs evaluated, at most their report step.
     Raises NlqError when the sweep has no runs or lacks its baseline arm.
     """
     points = _points(sweep, evals)
@@ -176,7 +182,8 @@ def _trace(member: Member, rows: Iterable[EvalPoint]) -> Trace:
 
 
 def _competing(points: tuple[GridPoint, ...], preview: bool) -> tuple[GridPoint, ...]:
-    finished = tuple(p for p in points if p.finished)
+    """Points that no training can add to, if the arm has one with a result: failed seeds are missing, not pending."""
+    finished = tuple(p for p in points if p.settled and any(t.finished for t in p.traces))
     some = tuple(p for p in points if any(t.finished or (preview and t.losses) for t in p.traces))
     return finished or some or points
 

@@ -53,6 +53,8 @@ def open_read_only(path: Path, *, older: bool = False) -> Database:
     with _readable_errors(path):
         db = _connect(f"{path.resolve().as_uri()}?{_read_only_mode(path)}")
         _check_ours(db, path)
+    if not migrations.applied(db) and not older:
+        raise NlqError(f"{path}: holds no sweep yet", "queue a first sweep: nlq sweep specs/quickstart.yaml")
     if migrations.pending(db) and not older:
         raise NlqError(
             f"{path}: made by an older nlq",
@@ -81,8 +83,9 @@ def _connect(uri: str) -> Database:
 
 def _read_only_mode(path: Path) -> str:
     """A write-ahead log needs its side files: where the folder cannot take them and none is there, nobody writes."""
-    writers_log = path.with_name(path.name + "-wal")
-    return "mode=ro" if os.access(path.parent, os.W_OK) or writers_log.exists() else "immutable=1"
+    real = path.resolve()
+    writers_log = real.with_name(real.name + "-wal")
+    return "mode=ro" if os.access(real.parent, os.W_OK) or writers_log.exists() else "immutable=1"
 
 
 def _keep_a_write_ahead_log(db: Database) -> None:

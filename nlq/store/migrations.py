@@ -174,3 +174,4 @@ def resume(db: Database) -> None:
     for table, columns in _QUEUE_COLUMNS.items():
         for name, kind in columns.items():
             db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
+    db.execute("CREATE INDEX open_attempts ON attempts (slot) WHERE ended IS NULL")

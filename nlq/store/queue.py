@@ -2,7 +2,9 @@
 
 import json
 import secrets
+import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +70,9 @@ class Queue:
         self.db: Database = open_writable(path)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, the write-ahead log written back: the one file is then the whole database."""
+        with suppress(sqlite3.OperationalError):  # somebody else is at work; the last to leave does it
+            self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.db.close()
 
     def enqueue(self, sweep: Sweep, counts: Mapping[str, Counts], code: CodeState) -> int:
@@ -81,11 +85,19 @@ class Queue:
             self._name_sweep(sweep)
         return new
 
+    def sweep_source(self, name: str) -> str | None:
+        """The spec file that a sweep of this name was last queued from, or None."""
+        row = self.db.execute("SELECT source FROM sweeps WHERE name = ?", [name]).fetchone()
+        return None if row is None else str(row[0])
+
     def claim(self, sweep: str | None, scheduler: Process, slot: str, logs: Path) -> Claim | None:
-        """Take the next queued run of a sweep (of any sweep when None), or None when none waits."""
+        """Take the next queued run of a sweep (of any sweep when None) for a slot of the scheduler's host.
+
+        None when no run waits, or another scheduler's run is in that slot.
+        """
         token = secrets.token_hex(16)
         with immediate(self.db):
-            row = self._next_queued(sweep)
+            row = None if self._is_taken(slot, scheduler.host) else self._next_queued(sweep)
             if row is None:
                 return None
             run, run_id = row
@@ -356,6 +368,10 @@ class Queue:
             [State.QUEUED, *([sweep] if sweep is not None else [])],
         ).fetchone()
         return row
+
+    def _is_taken(self, slot: str, host: str) -> bool:
+        sql = "SELECT 1 FROM attempts WHERE slot = ? AND host = ? AND ended IS NULL"
+        return self.db.execute(sql, [slot, host]).fetchone() is not None
 
     def _insert_attempt(self, run: int, token: str, scheduler: Process, slot: str, log_path: Path) -> int:
         cursor = self.db.execute(

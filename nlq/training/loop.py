@@ -75,8 +75,11 @@ def proceed(run: Run, state: TrainingState, keeper: Keeper | None = None, asked:
         if stopping:
             return Outcome(step, None, state.data_hash, interrupted=True)
         if step in evaluations:
-            for row in evaluate(run.model, run.data.evaluation(step), run.spec, run.device, step, state.data_hash):
+            rows = evaluate(run.model, run.data.evaluation(step), run.spec, run.device, step, state.data_hash)
+            for row in rows:
                 run.sink.evaluation(row)
+            if not all(math.isfinite(row.loss_nats) for row in rows):
+                return Outcome(step, step, state.data_hash)
         if step == steps:
             return Outcome(step, None, state.data_hash)
         if _step(run, state):

@@ -2,9 +2,11 @@
 
 import argparse
 import io
+import itertools
 import json
 import math
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
@@ -43,14 +45,15 @@ def claim_all(db: Path, start: float) -> None:
     queue = Queue(db)
     while time.time() < start:
         pass
-    while queue.claim("s", NOBODY, "x", Path("logs")):
+    slots = (f"{os.getpid()}-{number}" for number in itertools.count())
+    while queue.claim("s", NOBODY, next(slots), Path("logs")):
         pass
 
 
 def write_rows(db: Path, start: float, rows: int) -> None:
     """Rows as a run writes them: gathered, then written in one transaction each 5,000."""
     queue = Queue(db)
-    claim = queue.claim("s", NOBODY, "x", Path("logs"))
+    claim = queue.claim("s", NOBODY, f"{os.getpid()}", Path("logs"))
     assert claim
     writer = RunWriter(db, claim.attempt, 1)
     while time.time() < start:

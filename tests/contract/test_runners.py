@@ -53,7 +53,7 @@ def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "nlq" / "worker.py").write_text(
         f"{WORKER}\nif __name__ == '__main__':\n    sys.exit(main(sys.argv[1:]))"
     )
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     names: dict = {}
     exec(compile(WORKER, "worker", "exec"), names)
     return names["main"]
@@ -223,3 +223,15 @@ def test_what_cannot_start_raises_and_leaves_nothing(entry, tmp_path: Path, monk
     monkeypatch.setattr("sys.executable", str(tmp_path / "no-python"))
     with pytest.raises(OSError):
         make("local", entry).start(launch(tmp_path, "exit", "0"))
+
+
+def test_nothing_in_the_working_folder_is_run(entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "working folder"
+    (folder / "nlq").mkdir(parents=True)
+    (folder / "nlq" / "__init__.py").write_text("print('from the working folder')")
+    (folder / "random.py").write_text("print('from the working folder')")
+    monkeypatch.chdir(folder)
+    order = launch(tmp_path, "exit", "0")
+    handle = make("local", entry).start(order)
+    until(lambda: handle.poll() is not None)
+    assert "working folder" not in order.log_path.read_text()

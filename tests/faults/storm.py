@@ -63,8 +63,9 @@ class Storm:
         self.random = random.Random(self.seed)
         self.db = (self.small_disk or self.folder) / "storm.db"
         self.kinds: list[Callable[[], bool]] = [
-            self.kill_worker, self.kill_worker, self.kill_worker, self.freeze_worker, self.ask_worker,
-            self.kill_scheduler, self.freeze_scheduler, self.interrupt_scheduler, self.tear_checkpoint, self.lock,
+            self.kill_worker, self.kill_worker, self.kill_worker, self.kill_worker, self.freeze_worker,
+            self.ask_worker, self.ask_worker, self.kill_scheduler, self.freeze_scheduler, self.interrupt_scheduler,
+            self.tear_checkpoint, self.tear_checkpoint, self.lock,
         ]  # fmt: skip
         if self.small_disk:
             self.kinds.append(self.fill_disk)
@@ -74,9 +75,9 @@ class Storm:
         while self.counts.total() < self.faults:
             self.keep_going()
             self.run_deferred()
-            time.sleep(self.random.uniform(0.05, 0.5))
+            time.sleep(self.random.uniform(0.05, 1.0))
             fault = self.random.choice(self.kinds)
-            if fault():
+            if self.training() and fault():
                 self.counts[fault.__name__] += 1
             if self.done():
                 self.start_again()
@@ -126,6 +127,11 @@ class Storm:
     def done(self) -> bool:
         """Whether every run is completed."""
         return self.db.exists() and set(self.states()) == {"completed"}
+
+    def training(self) -> bool:
+        """Whether a worker has begun: faults that hit nothing but starting processes would prove little."""
+        sql = "SELECT 1 FROM attempts WHERE ended IS NULL AND started_at_utc IS NOT NULL"
+        return self.db.exists() and bool(query(self.db, sql))
 
     def workers(self) -> list[int]:
         """Pids of workers that train now, by the database, if they still exist."""

@@ -63,7 +63,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(at=connection)
     def claim(self, at: int) -> None:
-        got = self.queues[at].claim("s", Process("h", "b", at, "1"), f"slot {at}", Path("logs"))
+        got = self.queues[at].claim("s", Process("h", "b", at, "1"), f"slot {len(self.claims)}", Path("logs"))
         waiting = [run_id for run_id, run in self.runs.items() if run.state is State.QUEUED]
         assert (got is None) == (not waiting)
         if got is not None:

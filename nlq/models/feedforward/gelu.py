@@ -20,8 +20,12 @@ class Options(ComponentOptions):
     """Width of the hidden layer."""
 
     kind: Literal["gelu"] = "gelu"
-    ratio: Real | None = Field(4.0, gt=0, description="hidden width as a multiple of the model's width, rounded down")
-    hidden: Whole | None = Field(None, ge=1, description="hidden width itself, where ratio cannot say it exactly")
+    ratio: Real | None = Field(
+        4.0, gt=0, le=1000, description="hidden width as a multiple of the model's width, rounded down"
+    )
+    hidden: Whole | None = Field(
+        None, ge=1, le=10**8, description="hidden width itself, where ratio cannot say it exactly"
+    )
 
     def resolved(self, shape: SlotShape) -> "Options":
         """The hidden width as a number, and no ratio."""

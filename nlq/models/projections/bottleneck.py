@@ -22,7 +22,7 @@ class Options(ComponentOptions):
     """Size of the bottleneck, and where the map starts."""
 
     kind: Literal["bottleneck"] = "bottleneck"
-    rank: Whole | None = Field(None, ge=1, description="hidden width R; half the model's width unless given")
+    rank: Whole | None = Field(None, ge=1, le=10**7, description="hidden width R; half the model's width unless given")
     out_gain: Real = Field(1.0, description="initial gain of the output norm; 0 starts at the identity")
     scale: Real = Field(1.0, description="factor on X + f(X)")
 

@@ -198,7 +198,7 @@ def test_other_suffixes_are_refused_before_reading(path, tmp_path):
 
 
 def test_unknown_figure_and_folder_that_cannot_be_written(fake, tmp_path):
-    with pytest.raises(NlqError, match="training_dynamics"):
+    with pytest.raises(NlqError, match="training-dynamics"):
         make("training-dynamic", fake.make(), None, tmp_path / "x.png")
     (tmp_path / "file").write_text("")
     with pytest.raises(NlqError, match="cannot write"):

@@ -26,7 +26,8 @@ def test_best_point_by_mean_on_select_shown_on_confirm(fake):
     selection = load(fake.make(), None)
     assert selection.at == (300, "select", "confirm")
     assert {p.settings["optim.lr_max"] for p in selection.best.values()} == {2e-3}
-    assert not remarks(selection)
+    (edge,) = remarks(selection)
+    assert edge.startswith("best η_max at the edge of the grid, so not tuned: Baseline, W_Q = I")
 
 
 def test_selection_never_reads_confirm(fake):

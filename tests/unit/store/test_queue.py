@@ -1,5 +1,6 @@
 """The queue and the rows, on a database of their own."""
 
+import itertools
 import math
 import sqlite3
 import threading
@@ -22,6 +23,7 @@ from nlq.store.writer import RunWriter, StaleAttemptError
 SCHEDULER = Process("host", "boot", 1, "10")
 WORKER = Process("host", "boot", 2, "20")
 CODE = CodeState("digest", "abc", False)
+SLOTS = itertools.count()
 PROVENANCE = Provenance("host", "cpu", 1, "0.1.0", "2.13", "3.11", "abc", False)
 
 
@@ -47,7 +49,7 @@ def queue(db: Path) -> Queue:
 
 
 def claim(queue: Queue, sweep: str = "s") -> Claim:
-    claimed = queue.claim(sweep, SCHEDULER, "cpu:0", Path("logs"))
+    claimed = queue.claim(sweep, SCHEDULER, f"cpu:{next(SLOTS)}", Path("logs"))
     assert claimed is not None
     return claimed
 
@@ -180,7 +182,7 @@ def test_eight_threads_claim_each_run_once(db: Path) -> None:
 
     def take() -> None:
         own = Queue(db)
-        while (one := own.claim("s", SCHEDULER, "x", Path("logs"))) is not None:
+        while (one := own.claim("s", SCHEDULER, f"{next(SLOTS)}", Path("logs"))) is not None:
             claimed.append(one.run_id)
 
     threads = [threading.Thread(target=take) for _ in range(8)]
@@ -189,6 +191,30 @@ def test_eight_threads_claim_each_run_once(db: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(claimed) == len(set(claimed)) == 60
+
+
+def test_a_slot_takes_one_run_whoever_asks(db: Path, queue: Queue) -> None:
+    other = Queue(db)
+    one = queue.claim("s", SCHEDULER, "cpu:0", Path("logs"))
+    assert one
+    assert other.claim("s", Process("host", "boot", 9, "9"), "cpu:0", Path("logs")) is None
+    assert other.claim("s", Process("elsewhere", "boot", 9, "9"), "cpu:0", Path("logs"))
+    queue.finish(one.attempt, State.COMPLETED)
+    assert other.claim("s", Process("host", "boot", 9, "9"), "cpu:0", Path("logs"))
+
+
+def test_a_closed_database_is_one_whole_file(db: Path, queue: Queue, tmp_path: Path) -> None:
+    claim(queue)
+    queue.close()
+    copied = tmp_path / "copy.db"
+    copied.write_bytes(db.read_bytes())
+    assert [run.state for run in Reader(copied).runs()].count(State.RUNNING) == 1
+
+
+def test_an_empty_database_says_so(tmp_path: Path) -> None:
+    (tmp_path / "empty.db").write_bytes(b"")
+    with pytest.raises(NlqError, match="holds no sweep yet"):
+        Reader(tmp_path / "empty.db")
 
 
 def test_a_run_is_found_by_the_start_of_its_id(db: Path, queue: Queue) -> None:

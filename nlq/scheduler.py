@@ -136,6 +136,8 @@ class Scheduler:
 
     def _take_over(self, orphan: OpenAttempt) -> None:
         if orphan.worker is None or not self.is_alive(orphan.worker):
+            if orphan.worker is not None:
+                self.runner.adopt(orphan.worker).poll()  # ends what it left running in its group
             self.queue.lose(orphan.attempt, "its scheduler and its process are gone")
         elif self.queue.adopt(orphan, self.process):
             slot = next((s for s in self.slots if s.name == orphan.slot), Slot(orphan.slot, "cpu", 1))

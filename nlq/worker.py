@@ -14,6 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from nlq import __version__
 from nlq.core.errors import NlqError
 from nlq.core.run import Outcome, Provenance, State
@@ -244,5 +246,15 @@ def _say(text: str) -> None:
         print(text, flush=True)
 
 
+def end_children() -> None:
+    """End what this process has started and not ended: its scheduler, which would, may be gone."""
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            child.kill()
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    finally:
+        end_children()

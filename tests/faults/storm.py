@@ -28,9 +28,10 @@ STALL_TIMEOUT_S = 6
 STUBBORN = """
 import subprocess, sys
 if "nlq.worker" in sys.orig_argv:
-    subprocess.Popen(["sh", "-c", 'trap "" TERM; sleep 987654'], stdin=subprocess.DEVNULL)
+    subprocess.Popen(["sh", "-c", 'trap "" TERM; exec sleep {seconds}'], stdin=subprocess.DEVNULL)
 """
-"""Gives every worker a child that ignores SIGTERM."""
+"""Gives every worker a child that ignores SIGTERM; how long it sleeps tells whose it is."""
+SECONDS = 10_000_000 + os.getpid()
 
 SPEC = """
 name: storm
@@ -38,7 +39,7 @@ base:
   data:  {{corpus: text, path: corpus.txt}}
   model: {{layers: 1, heads: 2, width: 16, context: 16}}
   optim: {{warmup_steps: 5}}
-  train: {{steps: {steps}, batch_tokens: 128, eval_every: 25, eval_windows: 16, checkpoint_steps: 20}}
+  train: {{steps: {steps}, batch_tokens: 128, eval_every: {evals}, eval_windows: 16, checkpoint_steps: {saves}}}
 arms:
   baseline: {{}}
   nonlinear-q: {{model.variant: nonlinear_q}}
@@ -242,7 +243,7 @@ def processes(db: Path) -> list[str]:
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if ("nlq.worker" in line and str(db) in line) or "sleep 987654" in line:
+            if ("nlq.worker" in line and str(db) in line) or f"sleep {SECONDS}" in line:
                 found.append(line)
     return found
 
@@ -252,13 +253,15 @@ def prepare(folder: Path, runs: int, steps: int) -> None:
     lines = (f"line {i} of a small text, {i * i} and {i % 7}" for i in range(2000))
     (folder / "corpus.txt").write_text("\n".join(lines))
     seeds = ", ".join(map(str, range(runs // 4)))
-    (folder / "spec.yaml").write_text(SPEC.format(seeds=seeds, steps=steps))
+    (folder / "spec.yaml").write_text(
+        SPEC.format(seeds=seeds, steps=steps, evals=steps // 4, saves=max(10, steps // 20))
+    )
     (folder / "stubborn").mkdir()
-    (folder / "stubborn/sitecustomize.py").write_text(STUBBORN)
+    (folder / "stubborn/sitecustomize.py").write_text(STUBBORN.format(seconds=SECONDS))
 
 
 def weather(
-    folder: Path, seed: int, faults: int, runs: int = 24, steps: int = 100, small_disk: Path | None = None
+    folder: Path, seed: int, faults: int, runs: int = 24, steps: int = 2000, small_disk: Path | None = None
 ) -> str:
     """A quiet sweep and a stormy one; raises AssertionError where they differ. Returns one line of figures."""
     prepare(folder, runs, steps)

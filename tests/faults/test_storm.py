@@ -21,4 +21,4 @@ def storm() -> ModuleType:
 
 
 def test_a_sweep_under_faults_equals_a_quiet_one(storm: ModuleType, tmp_path: Path) -> None:
-    print(storm.weather(tmp_path, seed=1, faults=16, runs=8, steps=60))
+    print(storm.weather(tmp_path, seed=1, faults=20, runs=8, steps=1000))

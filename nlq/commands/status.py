@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,8 @@ def _member_row(member: Member) -> dict[str, Any]:
 
 
 def _run_row(run: RunRecord) -> dict[str, Any]:
-    return {name: value for name, value in asdict(run).items() if name != "spec"}
+    row = {name: value for name, value in vars(run).items() if name != "spec"}
+    return {**row, "provenance": vars(run.provenance) if run.provenance else None}
 
 
 def _table(members: Sequence[Member], title: str) -> Table:
@@ -99,7 +99,7 @@ def _facts(run: RunRecord) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     facts = {name: value for name, value in _run_row(run).items() if name != "provenance" and value is not None}
-    provenance = asdict(run.provenance) if run.provenance else {}
+    provenance = vars(run.provenance) if run.provenance else {}
     for name, value in {**facts, **provenance, **dotted(run.spec)}.items():
         table.add_row(name, dash(value))
     return table

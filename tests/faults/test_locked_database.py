@@ -43,14 +43,14 @@ def db(tmp_path: Path) -> Path:
 def write_a_run(db: Path) -> str:
     """What a scheduler and a worker do: claim, write rows, finish."""
     queue = Queue(db)
-    claim = queue.claim("s", this_process(), "cpu:0", Path("logs"))
+    claim = queue.claim("s", this_process(), f"slot {threading.get_ident()}", Path("logs"))
     assert claim is not None
     queue.launched(claim.attempt, this_process())
     writer = RunWriter(db, claim.attempt, tokens_per_step=1)
     for step in range(ROWS):
         writer.step(StepRow(step, 3.0, 1.0, 1e-3, 1.0))
         if step % ROWS_A_FLUSH == 0:
-            writer.evaluation(EvalRow(step, "select", 3.0, 1, 1.0, "hash", NOTHING))
+            writer.evaluation(EvalRow(step, "select", 3.0, 1, 1.0, "hash", "windows", NOTHING))
             writer.flush()
             time.sleep(0.005)  # a step takes time too: the others get their turn
     writer.close("hash", None)
@@ -73,6 +73,7 @@ def test_1_nobody_dies_and_no_row_is_lost(db: Path, tmp_path: Path) -> None:
     with ThreadPoolExecutor(WRITERS + 2) as pool:
         writers = [pool.submit(write_a_run, db) for _ in range(WRITERS)]
         while not Reader(db).steps([run.run_id for run in Reader(db).runs()]).size:
+            assert not any(writer.done() and writer.exception() for writer in writers)
             time.sleep(0.01)
         holder = pool.submit(hold, db, held)
         held.wait()

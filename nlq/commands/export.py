@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nlq.commands._console import console, print_json
 from nlq.core.errors import NlqError, nearest
-from nlq.core.run import Member
+from nlq.core.run import EvalPoint, Member
 from nlq.report.render import strict
 from nlq.store.reader import Reader
 
@@ -45,7 +45,7 @@ def _rows(reader: Reader, sweep: str | None, arm: str | None, run: str | None, k
         rows = reader.steps(ids)
     else:
         points = [(run_id, *point) for run_id, found in reader.evals(ids).items() for point in found]
-        rows = pd.DataFrame(points, columns=["run_id", "step", "split", "loss_nats", "token_count", "data_hash"])
+        rows = pd.DataFrame(points, columns=["run_id", *EvalPoint._fields])
     return pd.DataFrame(places).merge(rows, on="run_id")
 
 

@@ -1,5 +1,6 @@
 """Commands that steer and watch runs, through the command line."""
 
+import itertools
 import json
 import os
 import shutil
@@ -39,6 +40,8 @@ if os.fork() == 0:
 time.sleep(600)
 """
 
+SLOTS = itertools.count()
+
 
 @pytest.fixture
 def queued(nlq: Run, write_spec: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
@@ -61,7 +64,7 @@ def ids(db: Path) -> list[str]:
 def claim(db: Path, worker: Process | None, scheduler: Process | None = None) -> Claim:
     """The next run is running, in a process or in none."""
     queue = Queue(db)
-    one = queue.claim(None, scheduler or this_process(), "cpu:0", db.parent / ".nlq" / "logs")
+    one = queue.claim(None, scheduler or this_process(), f"slot {next(SLOTS)}", db.parent / ".nlq" / "logs")
     assert one is not None
     if worker:
         queue.launched(one.attempt, worker)
@@ -113,7 +116,7 @@ def test_work_of_one_sweep_leaves_the_others(nlq: Run, queued: Path, write_spec:
 
 def test_a_detached_sweep_trains_by_itself(nlq: Run, write_spec: Run, tmp_path: Path) -> None:
     notify = f"{shutil.which('touch')} '{tmp_path / 'ended'}'"
-    spec = write_spec("name: a b/c\narms: {a: {}}")
+    spec = write_spec("name: a b\narms: {a: {}}")
     done = nlq("sweep", spec, "--detach", "--slots", 1, "--notify", notify, "--json")
     assert done.code == 0
     begun = json.loads(done.out)

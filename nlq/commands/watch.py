@@ -18,22 +18,21 @@ ROWS_WITHOUT_TERMINAL = 10_000
 def watch(db: Path, sweep: str | None) -> int:
     """Show a sweep as it trains, wherever that happens, and return the exit code. The last table stays."""
     reader, screen = Reader(db), console()
-    before = signal.signal(signal.SIGTERM, _leave)
+    asked: list[int] = []  # a flag, not an exception: one that is raised in a callback of a library is lost there
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        asked.append(number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM)}
     progress = Progress(reader, reader.sweep(sweep).name, screen, everything=True)
     try:
         with progress:
-            while not progress.over:
+            while not progress.over and not asked:
                 time.sleep(POLL_S)
                 progress.tick()
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         most = screen.size.height if screen.is_terminal else ROWS_WITHOUT_TERMINAL
         screen.print(live_table(progress.rows(most)))
-    return 0
-
-
-def _leave(_number: int, _frame: FrameType | None) -> None:
-    """As Ctrl-C, so that the cursor is shown again."""
-    raise KeyboardInterrupt
+    return EXIT_INTERRUPTED if asked else 0

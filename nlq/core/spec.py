@@ -5,9 +5,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from nlq.core.errors import Mistake, nearest
+from nlq.core.optim import OptimSpec, optim_defaults, optim_mistakes
+from nlq.core.settings import Real, Settings, Whole
 
 SLOTS = ("query", "key", "value", "output", "attention", "mlp", "positions")
 
@@ -25,15 +27,16 @@ EXECUTION = frozenset(
 )
 """Settings that are recorded but not hashed: they say how or where, and change a number by rounding at most."""
 
-ADDED_LATER: Mapping[str, Any] = {}
+ADDED_LATER: Mapping[str, Any] = {
+    "optim.kind": "adamw",
+    "optim.momentum": None,
+    "optim.nesterov": None,
+    "optim.muon_scale": None,
+    "optim.adamw_lr_ratio": None,
+    "optim.decay_share": None,
+}
 """Settings that came after the first release, with the value that reproduces the older behaviour. While a
 setting has that value it is left out of the key, so that runs trained before it existed keep theirs."""
-
-
-def _a_number(value: Any) -> Any:
-    if isinstance(value, str | bool):
-        raise ValueError(f"must be a number, found {value!r}")
-    return value
 
 
 def _a_component(value: Any) -> Any:
@@ -44,21 +47,8 @@ def _a_component(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
-def _no_minus_zero(value: float) -> float:
-    return value + 0.0
-
-
 Slot = Annotated[dict[str, Any], BeforeValidator(_a_component)]
 """A component of the model: its kind and its options; a bare name is the kind alone."""
-
-Whole = Annotated[int, BeforeValidator(_a_number)]
-Real = Annotated[float, BeforeValidator(_a_number), AfterValidator(_no_minus_zero), Field(allow_inf_nan=False)]
-
-
-class Settings(BaseModel):
-    """Base of all groups of settings: unknown names are refused, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class DataSpec(Settings):
@@ -96,26 +86,6 @@ class ModelSpec(Settings):
     attention: Slot = Field({}, description="component that mixes tokens")
     mlp: Slot = Field({}, description="feed-forward component")
     positions: Slot = Field({}, description="position component")
-
-
-class OptimSpec(Settings):
-    """AdamW and its learning-rate schedule."""
-
-    lr_max: Real = Field(1e-3, gt=0, description="peak learning rate")
-    lr_min: Real | None = Field(
-        None, ge=0, description="learning rate after the decay; lr_min_ratio × lr_max unless given"
-    )
-    lr_min_ratio: Real | None = Field(None, ge=0, le=1, description="lr_min as a share of lr_max; 0.1 unless given")
-    weight_decay: Real = Field(0.1, ge=0, description="decay of every tensor of two or more dimensions")
-    beta1: Real = Field(0.9, ge=0, lt=1, description="decay of the first moment")
-    beta2: Real = Field(0.95, ge=0, lt=1, description="decay of the second moment")
-    eps: Real = Field(1e-8, gt=0, description="added to the root of the second moment")
-    clip: Real = Field(1.0, gt=0, description="largest global gradient norm")
-    warmup_steps: Whole = Field(30, ge=0, description="steps of linear warm-up")
-    schedule: Literal["cosine"] = Field("cosine", description="shape of the decay")
-    decay_steps: Whole | None = Field(
-        None, ge=1, description="step at which lr_min is reached; train.steps unless given"
-    )
 
 
 class TrainSpec(Settings):
@@ -174,19 +144,16 @@ class RunSpec(Settings):
 
 def defaults_resolved(spec: RunSpec) -> RunSpec:
     """Fill the settings whose default is computed from others (the model's slots are `models.build.resolve`'s)."""
-    optim, train = spec.optim, spec.train
-    ratio = 0.1 if optim.lr_min_ratio is None else optim.lr_min_ratio
-    lr_min = ratio * optim.lr_max if optim.lr_min is None else optim.lr_min
     return spec.resolved(
         model={"kv_heads": spec.model.kv_heads or spec.model.heads},
-        optim={"lr_min": lr_min, "lr_min_ratio": None, "decay_steps": optim.decay_steps or train.steps},
+        optim=optim_defaults(spec.optim, spec.train.steps),
         train={"report_step": spec.report_step},
     )
 
 
 def mistakes_between(spec: RunSpec) -> Iterator[Mistake]:
     """Settings that are each valid but do not fit together."""
-    model, optim, train, data = spec.model, spec.optim, spec.train, spec.data
+    model, train, data = spec.model, spec.train, spec.data
     if data.path is not None and data.corpus == "stdlib":
         yield Mistake("data.path", "corpus stdlib reads no path", hint="data.corpus: text")
     if data.path == "":
@@ -209,14 +176,7 @@ def mistakes_between(spec: RunSpec) -> Iterator[Mistake]:
             "train.micro_batch",
             f"{train.micro_batch} does not divide the {spec.sequences_per_step} sequences of a batch",
         )
-    if optim.lr_min is not None and optim.lr_min_ratio is not None:
-        yield Mistake("optim.lr_min_ratio", "lr_min and lr_min_ratio are both given; keep one")
-    if optim.lr_min is not None and optim.lr_min > optim.lr_max:
-        yield Mistake("optim.lr_min", f"{optim.lr_min} is above lr_max {optim.lr_max}")
-    decay_steps = optim.decay_steps or train.steps
-    if optim.warmup_steps >= decay_steps:
-        hint = f"optim.warmup_steps: {max(0, decay_steps // 10)}"
-        yield Mistake("optim.warmup_steps", f"{optim.warmup_steps} is not before decay_steps {decay_steps}", hint=hint)
+    yield from optim_mistakes(spec.optim, train.steps)
     if spec.data.plan == "windows" and train.eval_windows < 2:
         yield Mistake(
             "train.eval_windows", "select and confirm need a window each", hint="train.eval_windows: 2 or more"

@@ -13,7 +13,7 @@ from nlq.models.cost import cost, count_parameters
 from nlq.models.slots import PACKAGES, ComponentOptions
 from nlq.models.transformer import Transformer, token_losses
 from nlq.models.variants import variants
-from nlq.training.optim import adamw
+from nlq.training.optim import optimiser
 
 SHAPE = {"layers": 2, "heads": 4, "width": 32, "context": 16, "vocab": 50}
 COMPONENTS = [(slot, kind) for slot in SLOTS for kind in plugin.kinds(PACKAGES[slot])]
@@ -108,7 +108,7 @@ def test_matrices_start_with_their_deviation(system: ModelSpec) -> None:
 
 def test_matrices_decay_and_gains_do_not(system: ModelSpec) -> None:
     model = model_of(system)
-    decayed, gains = adamw(model, OptimSpec(weight_decay=0.3)).param_groups
+    decayed, gains = optimiser(dict(model.named_parameters()), OptimSpec(weight_decay=0.3)).param_groups
     names = {id(p): name for name, p in model.named_parameters()}
     assert (decayed["weight_decay"], gains["weight_decay"]) == (0.3, 0.0)
     assert all("norm" in names[id(p)] for p in gains["params"])

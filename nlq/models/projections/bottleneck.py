@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from nlq.core.errors import NlqError
-from nlq.core.spec import Real, Whole
+from nlq.core.settings import Real, Whole
 from nlq.models.layers import LayerNorm, Linear, RMSNorm
 from nlq.models.slots import ComponentOptions, SlotShape
 

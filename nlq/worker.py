@@ -183,10 +183,10 @@ def _train(queue: Queue, order: Order, options: argparse.Namespace, asked: Signa
     writer = RunWriter(options.db, order.attempt, order.spec.train.batch_tokens)
     run = _prepare(queue, order, options, keeper.threads, writer)
     evals = order.spec.eval_steps()
-    state = keeper.restore(run.model, run.optimiser, lambda step: queue.rows_reach(order.attempt, step, evals))
+    state = keeper.restore(run.engine, lambda step: queue.rows_reach(order.attempt, step, evals))
     queue.begin(order.attempt, state.step)
     outcome = proceed(run, state, keeper, asked)
-    writer.close(outcome.data_hash, _peak_memory_bytes(run.device))
+    writer.close(outcome.data_hash, _peak_memory_bytes(run.engine.device))
     if not outcome.interrupted:
         keeper.finish()
     return outcome
@@ -198,9 +198,9 @@ def _prepare(queue: Queue, order: Order, options: argparse.Namespace, threads: i
     from nlq.data.plan import run_data
     from nlq.data.prepare import open_by_digest
     from nlq.models.build import build, initialise
-    from nlq.training.device import open_device, parameter_dtype
+    from nlq.training.device import open_device
+    from nlq.training.engine import Engine
     from nlq.training.loop import Run
-    from nlq.training.optim import adamw
 
     spec = order.spec
     device = open_device(options.device, threads)
@@ -210,8 +210,7 @@ def _prepare(queue: Queue, order: Order, options: argparse.Namespace, threads: i
         raise NlqError(f"the prepared tokens {spec.data.sha256} are gone from {options.cache}", "run the sweep again")
     model = build(spec.model)
     initialise(model, spec.seed)
-    model.to(device.torch_device, parameter_dtype(spec))
-    return Run(model, run_data(spec, prepared), writer, spec, device.torch_device, adamw(model, spec.optim))
+    return Run(Engine(model, spec, device.torch_device), run_data(spec, prepared), writer, spec)
 
 
 def _check_code(queue: Queue, order: Order, strict: bool) -> None:

@@ -14,11 +14,18 @@ NORM_EPS = 1e-5
 
 
 class Linear(nn.Linear):
-    """x W^T without a bias. `init_std` is the deviation that its weights are drawn with."""
+    """x W^T without a bias, in the type of its weights: bfloat16 ones make a bfloat16 product of any input.
+
+    `init_std` is the deviation that its weights are drawn with.
+    """
 
     def __init__(self, width_in: int, width_out: int, residual_scale: float = 1.0) -> None:
         super().__init__(width_in, width_out, bias=False)
         self.init_std = INIT_STD * residual_scale
+
+    def forward(self, input: Float[Tensor, "*N I"]) -> Float[Tensor, "*N O"]:  # noqa: A002 - nn.Linear's name
+        """The product."""
+        return functional.linear(input.to(self.weight.dtype), self.weight)
 
 
 class Embedding(nn.Embedding):

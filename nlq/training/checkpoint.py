@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,9 +18,10 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from nlq.core.spec import RunSpec, spec_key
+from nlq.training.engine import Engine
 from nlq.training.guard import Guard
 
 FORMAT = 1
@@ -63,11 +64,11 @@ class Checkpoints:
         by_time = time.monotonic() - self._saved_at >= 60 * train.checkpoint_minutes
         return by_steps or by_time or step in train.keep_steps
 
-    def save(self, state: TrainingState, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+    def save(self, state: TrainingState, engine: Engine) -> None:
         """Write one, then remove what it replaces. OSError when there is no room; nothing is damaged then."""
         self.folder.mkdir(parents=True, exist_ok=True)
         tensors_path = self._path(state.step, "safetensors")
-        _write(tensors_path, lambda aside: save_file(_tensors(model, optimiser), aside))
+        _write(tensors_path, lambda aside: save_file(_apart(engine.tensors()), aside))
         description = {
             "format": FORMAT,
             "spec_key": spec_key(self.spec),
@@ -81,16 +82,13 @@ class Checkpoints:
         self.saved_step, self._saved_at = state.step, time.monotonic()
         self._prune(keep_recent=KEPT)
 
-    def restore(
-        self, model: nn.Module, optimiser: torch.optim.Optimizer, usable: Callable[[int], bool]
-    ) -> TrainingState:
+    def restore(self, engine: Engine, usable: Callable[[int], bool]) -> TrainingState:
         """Load the newest checkpoint that is whole and `usable` (by its step), or the state of a run's beginning."""
         for step in self.steps():
             description = self._description(step)
             if description is None or not usable(step):
                 continue
-            tensors = load_file(self._path(step, "safetensors"))
-            _load(tensors, model, optimiser)
+            engine.load(load_file(self._path(step, "safetensors")))
             torch.set_rng_state(torch.frombuffer(bytearray.fromhex(description["random"]), dtype=torch.uint8))
             saved = description["state"]
             self.saved_step = step
@@ -137,29 +135,12 @@ class Checkpoints:
             self.folder.rmdir()
 
 
-def _tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    tensors = {f"model.{name}": parameter.detach().contiguous() for name, parameter in model.named_parameters()}
-    for name, key, value in _moments(model, optimiser):
-        tensors[f"optimiser.{name}.{key}"] = value.contiguous()
-    return tensors
-
-
-def _moments(model: nn.Module, optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, str, Tensor]]:
-    for name, parameter in model.named_parameters():
-        for key, value in optimiser.state.get(parameter, {}).items():
-            yield name, key, value
-
-
-@torch.no_grad()
-def _load(tensors: dict[str, Tensor], model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
-    parameters = dict(model.named_parameters())
-    for name, parameter in parameters.items():
-        parameter.copy_(tensors[f"model.{name}"])
-    for place, value in tensors.items():
-        if place.startswith("optimiser."):
-            name, _, key = place.removeprefix("optimiser.").rpartition(".")
-            on = parameters[name].device if value.dim() or parameters[name].is_cuda else torch.device("cpu")
-            optimiser.state[parameters[name]][key] = value.to(on)
+def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """As the file format wants them: no two in one piece of memory."""
+    return {
+        name: tensor.clone() if tensor.storage_offset() or tensor._is_view() else tensor
+        for name, tensor in tensors.items()
+    }
 
 
 def _write(path: Path, fill: Callable[[Path], object]) -> None:

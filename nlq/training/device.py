@@ -2,7 +2,6 @@
 
 import os
 import platform
-from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -39,13 +38,6 @@ def open_device(name: str, threads: int) -> Device:
 def parameter_dtype(spec: RunSpec) -> torch.dtype:
     """The type that weights and optimiser state are kept in."""
     return torch.float64 if spec.train.precision == "float64" else torch.float32
-
-
-def forward_context(spec: RunSpec, device: torch.device) -> AbstractContextManager[object]:
-    """The context of a forward pass: autocast for bf16, nothing otherwise."""
-    if spec.train.precision == "bf16":
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return nullcontext()
 
 
 def _uuid(found: str, visible: str) -> str:

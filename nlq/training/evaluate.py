@@ -6,30 +6,23 @@ from collections.abc import Iterable
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nlq.core.run import EvalRow, WindowLosses
-from nlq.core.spec import RunSpec
 from nlq.data.plan import EvalSet
-from nlq.models.transformer import token_losses
-from nlq.training.device import forward_context
+from nlq.training.engine import Engine
 
 TOKENS_A_PASS = 16384
 
 
-@torch.no_grad()
-def evaluate(
-    model: nn.Module, sets: Iterable[EvalSet], spec: RunSpec, device: torch.device, step: int, data_hash: str
-) -> list[EvalRow]:
+def evaluate(engine: Engine, sets: Iterable[EvalSet], step: int, data_hash: str) -> list[EvalRow]:
     """One row for each split, before update `step`."""
-    return [_evaluate_split(model, one, spec, device, step, data_hash) for one in sets]
+    return [_evaluate_split(engine, one, step, data_hash) for one in sets]
 
 
-def _evaluate_split(
-    model: nn.Module, one: EvalSet, spec: RunSpec, device: torch.device, step: int, data_hash: str
-) -> EvalRow:
+def _evaluate_split(engine: Engine, one: EvalSet, step: int, data_hash: str) -> EvalRow:
     began = time.perf_counter()
-    losses_WT = _window_token_losses(model, one, spec, device)
+    losses_WT = _window_token_losses(engine, one)
     windows = _sums(losses_WT, one.doc_ids_WT)
     mean = float(losses_WT.mean())
     eval_ms = 1000 * (time.perf_counter() - began)
@@ -44,15 +37,15 @@ def windows_hash(one: EvalSet) -> str:
     return digest.hexdigest()
 
 
-def _window_token_losses(model: nn.Module, one: EvalSet, spec: RunSpec, device: torch.device) -> np.ndarray:
+def _window_token_losses(engine: Engine, one: EvalSet) -> np.ndarray:
     """Loss of every predicted token, float64 [W, T]."""
-    windows_a_pass = max(1, TOKENS_A_PASS // spec.model.context)
+    windows_a_pass = max(1, TOKENS_A_PASS // engine.spec.model.context)
     parts: list[Tensor] = []
     for first in range(0, len(one.x_WT), windows_a_pass):
-        x_BT, y_BT = (torch.from_numpy(a[first : first + windows_a_pass]).to(device) for a in (one.x_WT, one.y_WT))
-        with forward_context(spec, device):
-            parts.append(token_losses(model, x_BT, y_BT).double().cpu())
-    return torch.cat(parts).numpy()
+        rows = slice(first, first + windows_a_pass)
+        x_BT, y_BT = (torch.from_numpy(tokens_WT[rows]).to(engine.device) for tokens_WT in (one.x_WT, one.y_WT))
+        parts.append(engine.token_losses(x_BT, y_BT))
+    return torch.cat(parts).double().cpu().numpy()
 
 
 def _sums(losses_WT: np.ndarray, doc_ids_WT: np.ndarray | None) -> WindowLosses:

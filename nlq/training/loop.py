@@ -2,23 +2,21 @@
 
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 import torch
-from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_
 
 from nlq.core.run import Outcome, Sink, StepRow
 from nlq.core.spec import RunSpec
-from nlq.data.plan import Batch, RunData, rolling_hash
-from nlq.models.transformer import token_losses
+from nlq.data.plan import RunData, rolling_hash
+from nlq.models.transformer import Transformer
 from nlq.training.checkpoint import TrainingState
-from nlq.training.device import forward_context
+from nlq.training.engine import Engine, Update
 from nlq.training.evaluate import evaluate
-from nlq.training.optim import adamw, set_learning_rate
-from nlq.training.schedule import learning_rate
+
+READ_EVERY = {"cpu": 1, "cuda": 16}
+"""Steps whose numbers are read together: reading waits for the device, which should have work in the meantime."""
 
 
 class Keeper(Protocol):
@@ -27,7 +25,7 @@ class Keeper(Protocol):
     def due(self, step: int) -> bool:
         """Whether a checkpoint should be written before `step`."""
 
-    def save(self, state: TrainingState, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+    def save(self, state: TrainingState, engine: Engine) -> None:
         """Write one."""
 
 
@@ -41,21 +39,29 @@ class Requests(Protocol):
         """Write a checkpoint and go on; asked for once."""
 
 
+class _Unread(NamedTuple):
+    """A step whose numbers the device may still be computing; `data_hash` covers its batch."""
+
+    step: int
+    update: Update
+    data_hash: str
+    began: float
+
+
 @dataclass
 class Run:
-    """One run in training: the model is trained in place by a resolved spec."""
+    """One run in training: the engine's model is trained in place by a resolved spec."""
 
-    model: nn.Module
+    engine: Engine
     data: RunData
     sink: Sink
     spec: RunSpec
-    device: torch.device
-    optimiser: torch.optim.Optimizer
+    unread: list[_Unread] = field(default_factory=list)
 
 
-def train(model: nn.Module, data: RunData, sink: Sink, spec: RunSpec, device: torch.device) -> Outcome:
+def train(model: Transformer, data: RunData, sink: Sink, spec: RunSpec, device: torch.device) -> Outcome:
     """Train `model` from its beginning, without checkpoints; see `proceed`."""
-    return proceed(Run(model, data, sink, spec, device, adamw(model, spec.optim)), TrainingState())
+    return proceed(Run(Engine(model, spec, device), data, sink, spec), TrainingState())
 
 
 def proceed(run: Run, state: TrainingState, keeper: Keeper | None = None, asked: Requests | None = None) -> Outcome:
@@ -66,64 +72,55 @@ def proceed(run: Run, state: TrainingState, keeper: Keeper | None = None, asked:
     so; and as interrupted, after a checkpoint, where that is asked for.
     """
     steps, evaluations = run.spec.train.steps, set(run.spec.eval_steps())
+    together = READ_EVERY[run.engine.device.type]
     while True:
         step = state.step
+        if (step in evaluations or len(run.unread) >= together) and (gone := _read(run, state)):
+            return gone
         stopping = asked is not None and asked.stop() and step < steps
-        if keeper and (stopping or keeper.due(step) or (asked is not None and asked.checkpoint())):
+        keeping = stopping or (keeper and keeper.due(step)) or (asked is not None and asked.checkpoint())
+        if keeping and (gone := _read(run, state)):
+            return gone
+        if keeper and keeping:
             run.sink.flush()
-            keeper.save(state, run.model, run.optimiser)
+            keeper.save(state, run.engine)
         if stopping:
             return Outcome(step, None, state.data_hash, interrupted=True)
-        if step in evaluations:
-            rows = evaluate(run.model, run.data.evaluation(step), run.spec, run.device, step, state.data_hash)
-            for row in rows:
-                run.sink.evaluation(row)
-            if not all(math.isfinite(row.loss_nats) for row in rows):
-                return Outcome(step, step, state.data_hash)
+        if step in evaluations and not _evaluated(run, state):
+            return Outcome(step, step, state.data_hash)
         if step == steps:
             return Outcome(step, None, state.data_hash)
-        if _step(run, state):
-            return Outcome(step, step, state.data_hash)
+        _step(run, state)
 
 
-def _step(run: Run, state: TrainingState) -> bool:
-    """One update, its row, and `state` moved on; whether training is gone."""
+def _evaluated(run: Run, state: TrainingState) -> bool:
+    """Evaluate; whether the losses are numbers."""
+    rows = evaluate(run.engine, run.data.evaluation(state.step), state.step, state.data_hash)
+    for row in rows:
+        run.sink.evaluation(row)
+    return all(math.isfinite(row.loss_nats) for row in rows)
+
+
+def _step(run: Run, state: TrainingState) -> None:
+    """One update, and `state` moved on; the step's row waits to be read."""
     began = time.perf_counter()
     batch = run.data.batch(state.step)
     state.data_hash = rolling_hash(state.data_hash, batch)
-    loss, grad_norm, lr = _update(run, batch, state.step)
-    run.sink.step(StepRow(state.step, loss, grad_norm, lr, 1000 * (time.perf_counter() - began)))
-    if state.guard.gone(state.step, loss, run.spec) or not math.isfinite(grad_norm):
-        return True
+    run.unread.append(_Unread(state.step, run.engine.update(batch, state.step), state.data_hash, began))
     state.step += 1
-    return False
 
 
-def _update(run: Run, batch: Batch, step: int) -> tuple[float, float, float]:
-    """One update: the loss of the whole batch before it, the gradient's norm before clipping, the rate."""
-    run.optimiser.zero_grad(set_to_none=True)
-    loss = float(_accumulate(run.model, batch, run.spec, run.device))
-    grad_norm = float(clip_grad_norm_(run.model.parameters(), run.spec.optim.clip))
-    lr = learning_rate(step, run.spec.optim)
-    if math.isfinite(loss) and math.isfinite(grad_norm):
-        set_learning_rate(run.optimiser, lr)
-        run.optimiser.step()
-    return loss, grad_norm, lr
-
-
-def _accumulate(model: nn.Module, batch: Batch, spec: RunSpec, device: torch.device) -> Tensor:
-    """Gradients of the batch's mean loss, summed over micro-batches; returns that loss."""
-    total = torch.zeros((), dtype=torch.float64, device=device)
-    for x_BT, y_BT in _micro_batches(batch, spec, device):
-        with forward_context(spec, device):
-            loss = token_losses(model, x_BT, y_BT).sum() / batch.x_BT.size
-        loss.backward()  # type: ignore[no-untyped-call]
-        total += loss.detach()
-    return total
-
-
-def _micro_batches(batch: Batch, spec: RunSpec, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-    size = spec.train.micro_batch or len(batch.x_BT)
-    for first in range(0, len(batch.x_BT), size):
-        rows = slice(first, first + size)
-        yield torch.from_numpy(batch.x_BT[rows]).to(device), torch.from_numpy(batch.y_BT[rows]).to(device)
+def _read(run: Run, state: TrainingState) -> Outcome | None:
+    """Rows of the steps not read yet; the outcome where training is gone."""
+    unread, run.unread = run.unread, []
+    if not unread:
+        return None
+    losses, norms = torch.stack(
+        [torch.stack([one.update.loss, one.update.grad_norm.double()]) for one in unread]
+    ).T.tolist()
+    step_ms = 1000 * (time.perf_counter() - unread[0].began) / len(unread)
+    for one, loss, norm in zip(unread, losses, norms, strict=True):
+        run.sink.step(StepRow(one.step, loss, norm, one.update.lr, step_ms))
+        if state.guard.gone(one.step, loss, run.spec) or not math.isfinite(norm):
+            return Outcome(one.step, one.step, one.data_hash)
+    return None

@@ -30,11 +30,6 @@ def optimiser(parameters: Parameters, optim: OptimSpec) -> torch.optim.Optimizer
     return _adamw(parameters, optim)
 
 
-def adamw(model: nn.Module, optim: OptimSpec) -> torch.optim.Optimizer:
-    """The optimiser of a model's own parameters."""
-    return optimiser(dict(model.named_parameters()), optim)
-
-
 def set_learning_rate(optimiser: torch.optim.Optimizer, lr: float) -> None:
     """Give every group its rate of the coming update: the schedule's times the group's ratio."""
     for group in optimiser.param_groups:

@@ -1,6 +1,7 @@
 """Causal softmax attention. The softmax scale is computed in one place, for the fused path and the written-out one."""
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -9,8 +10,14 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from nlq.core.spec import Real
+from nlq.core.settings import Real
+from nlq.models.attention._blocks import attend_blocks
 from nlq.models.slots import ComponentOptions, SlotShape
+
+Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
+
+BLOCKS_FROM, BLOCKS_UP_TO = 128, 2048
+"""Contexts between which bfloat16 blocks beat the fused kernel on a CPU, and their weights still fit in memory."""
 
 
 class Options(ComponentOptions):
@@ -34,7 +41,20 @@ class Softmax(nn.Module):
     ) -> Float[Tensor, "B H T K"]:
         """Mix values; each group of H/G query heads shares one key/value head."""
         softmax_scale = self.scale / math.sqrt(q_BHTK.shape[-1])
-        return self.attend(q_BHTK, k_BGTK, v_BGTK, softmax_scale)
+        if torch.bfloat16 not in {q_BHTK.dtype, k_BGTK.dtype, v_BGTK.dtype}:
+            return self.attend(q_BHTK, k_BGTK, v_BGTK, softmax_scale)
+        attend, dtype = self._bf16_path(q_BHTK)
+        return attend(q_BHTK.to(dtype), k_BGTK.to(dtype), v_BGTK.to(dtype), softmax_scale)
+
+    def _bf16_path(self, q_BHTK: Float[Tensor, "B H T K"]) -> "tuple[Attend, torch.dtype]":
+        """On a CPU the fused kernel is slow in bfloat16: short contexts take it in float32, longer ones blocks."""
+        if q_BHTK.device.type == "cpu" and self.attend is attend_fused:
+            context = q_BHTK.shape[-2]
+            if context < BLOCKS_FROM:
+                return attend_fused, torch.float32
+            if context <= BLOCKS_UP_TO:
+                return attend_blocks, torch.bfloat16
+        return self.attend, torch.bfloat16
 
 
 def attend_fused(

@@ -15,9 +15,9 @@ from nlq.core.spec import ModelSpec, OptimSpec, RunSpec, TrainSpec, defaults_res
 from nlq.data.plan import WindowsData
 from nlq.models.build import build, initialise, resolve
 from nlq.training.checkpoint import Checkpoints, TrainingState
+from nlq.training.engine import Engine
 from nlq.training.guard import Guard
 from nlq.training.loop import Run, proceed
-from nlq.training.optim import adamw
 
 STEPS = 20
 
@@ -69,7 +69,7 @@ def run_of(spec: RunSpec, rows: Rows, seed: int = 0) -> Run:
     data = WindowsData(tokens, tokens[:500], tokens[500:1000], context=8, rows=4, seed=seed, eval_windows=6)
     model = build(spec.model)
     initialise(model, seed)
-    return Run(model, data, rows, spec, torch.device("cpu"), adamw(model, spec.optim))
+    return Run(Engine(model, spec, torch.device("cpu")), data, rows, spec)
 
 
 def keeper_of(folder: Path, spec: RunSpec, told: list[str] | None = None) -> Checkpoints:
@@ -79,7 +79,7 @@ def keeper_of(folder: Path, spec: RunSpec, told: list[str] | None = None) -> Che
 def go_on(folder: Path, spec: RunSpec, rows: Rows, stop: int | None = None, told: list[str] | None = None) -> Outcome:
     """One attempt: a fresh model, resumed from what the folder holds."""
     run, keeper = run_of(spec, rows), keeper_of(folder, spec, told)
-    state = keeper.restore(run.model, run.optimiser, lambda _: True)
+    state = keeper.restore(run.engine, lambda _: True)
     rows.steps = {k: v for k, v in rows.steps.items() if k < state.step}
     rows.evals = {k: v for k, v in rows.evals.items() if k[0] < state.step}
     return proceed(run, state, keeper, StopAt(stop, rows))
@@ -156,7 +156,7 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_used(
     newest = max(tmp_path.glob(f"*.{kind}"))
     damage(newest, how)
     keeper, run = keeper_of(tmp_path, spec, told), run_of(spec, Rows())
-    assert keeper.restore(run.model, run.optimiser, lambda _: True).step == 8
+    assert keeper.restore(run.engine, lambda _: True).step == 8
     assert bool(told) == (how != "gone" or kind != "json")
     go_on(tmp_path, spec, rows)
     assert rows.steps == uninterrupted.steps
@@ -177,14 +177,14 @@ def test_a_checkpoint_of_another_run_is_not_used(tmp_path: Path) -> None:
     go_on(tmp_path, spec_of(), Rows(), stop=5)
     other = spec_of(eval_every=5)
     run = run_of(other, Rows())
-    assert keeper_of(tmp_path, other).restore(run.model, run.optimiser, lambda _: True).step == 0
+    assert keeper_of(tmp_path, other).restore(run.engine, lambda _: True).step == 0
 
 
 def test_a_checkpoint_whose_rows_are_missing_is_passed_over(tmp_path: Path) -> None:
     spec = spec_of(checkpoint_steps=4)
     go_on(tmp_path, spec, Rows(), stop=9)
     run = run_of(spec, Rows())
-    assert keeper_of(tmp_path, spec).restore(run.model, run.optimiser, lambda step: step < 9).step == 8
+    assert keeper_of(tmp_path, spec).restore(run.engine, lambda step: step < 9).step == 8
 
 
 def test_the_last_two_and_milestones_are_kept(tmp_path: Path) -> None:
@@ -213,13 +213,13 @@ def test_no_room_leaves_the_last_good_checkpoint(tmp_path: Path, monkeypatch: py
 
 def test_a_loss_that_is_not_finite_leaves_the_weights_alone(tmp_path: Path) -> None:
     run = run_of(spec_of(), Rows())
-    before = [p.detach().clone() for p in run.model.parameters()]
+    before = [p.detach().clone() for p in run.engine.model.parameters()]
     with torch.no_grad():
-        run.model.norm.weight[0] = float("nan")
-    before[[n for n, _ in run.model.named_parameters()].index("norm.weight")][0] = float("nan")
+        run.engine.model.norm.weight[0] = float("nan")
+    before[[n for n, _ in run.engine.model.named_parameters()].index("norm.weight")][0] = float("nan")
     keeper = keeper_of(tmp_path, run.spec)
     assert proceed(run, TrainingState(), keeper).diverged_step == 0
-    for kept, now in zip(before, run.model.parameters(), strict=True):
+    for kept, now in zip(before, run.engine.model.parameters(), strict=True):
         assert torch.equal(torch.nan_to_num(kept), torch.nan_to_num(now))
     assert keeper.steps() == []
 

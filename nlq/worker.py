@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import os
 import platform
 import resource
 import signal
@@ -210,7 +211,13 @@ def _prepare(queue: Queue, order: Order, options: argparse.Namespace, threads: i
         raise NlqError(f"the prepared tokens {spec.data.sha256} are gone from {options.cache}", "run the sweep again")
     model = build(spec.model)
     initialise(model, spec.seed)
-    return Run(Engine(model, spec, device.torch_device), run_data(spec, prepared), writer, spec)
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(options.cache / "compiled"))  # a shape compiles once a sweep
+
+    def tell(message: str) -> None:
+        _say(message)
+        queue.note(order.attempt, "compile", message)
+
+    return Run(Engine(model, spec, device.torch_device, tell), run_data(spec, prepared), writer, spec)
 
 
 def _check_code(queue: Queue, order: Order, strict: bool) -> None:

@@ -21,6 +21,7 @@ EXECUTION = frozenset(
         "optim.lr_min_ratio",
         "train.checkpoint_minutes",
         "train.checkpoint_steps",
+        "train.compile",
         "train.keep_steps",
         "train.micro_batch",
     }
@@ -99,7 +100,13 @@ class TrainSpec(Settings):
     report_step: Whole | None = Field(
         None, ge=0, description="step whose evaluation the tables show; the last unless given"
     )
-    precision: Literal["float32", "bf16", "float64"] = Field("float32", description="arithmetic of the forward pass")
+    precision: Literal["auto", "float32", "bf16", "float64"] = Field(
+        "float32",
+        description="type of matrix products; auto: the quicker of float32 and bf16 on this machine, recorded",
+    )
+    compile: Literal["auto", "always", "never"] = Field(
+        "auto", description="compile the model's code: auto does so where the run is long enough to gain by it"
+    )
     guard_rise_nats: Real = Field(
         1.0, gt=0, description="diverged when the smoothed loss stays this far above its best"
     )

@@ -7,11 +7,13 @@ between processes are single operations:
     shadows    bfloat16 copies of the matrices that products read, cast once a step; none in other precisions
     gradients  of the loss summed over the batch's tokens, in the masters' type, also where products are bfloat16
 
+Compiled code is used only where it gives the loss and the gradient norm that the code as written gives.
+
 Token rows are looked up, and the head's loss is taken, outside the graph that autograd keeps: the gradients of the
 largest matrix go straight into their buffer. Shapes as in `models/layers.py`; N is B·T.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -30,6 +32,12 @@ from nlq.training.schedule import learning_rate
 
 EMBEDDING = "embedding.weight"
 
+AGREEMENT = {"bf16": 1e-2, "float32": 1e-4, "float64": 1e-9}
+"""How near compiled code must come to the code as written, relative, in loss and gradient norm."""
+
+COMPILE_FROM_FLOPS = {"cpu": 5e13, "cuda": 1e16}
+"""Planned work from which a run gains more by compiled code than compiling costs: some minutes of it."""
+
 
 class Update(NamedTuple):
     """The mean loss of the whole batch before the update (nats), the gradient's norm before clipping, the rate.
@@ -45,16 +53,24 @@ class Update(NamedTuple):
 class Engine:
     """A model in training. The model given computes with the engine's buffers from then on."""
 
-    def __init__(self, model: Transformer, spec: RunSpec, device: torch.device) -> None:
+    def __init__(
+        self, model: Transformer, spec: RunSpec, device: torch.device, tell: Callable[[str], None] | None = None
+    ) -> None:
+        """`tell` takes a sentence about compiled code that is not used."""
         self.model, self.spec, self.device = model.to(device, parameter_dtype(spec)), spec, device
         self._lay_out()
         self.optimiser = optimiser(self.masters, spec.optim)
         self._scales_itself = _scales_gradients(self.optimiser) and self._masters.dtype == torch.float32
         self._gone = torch.zeros((), device=device)
+        self._hidden: Callable[[Tensor], Tensor] = model.hidden
+        self._tell = tell or (lambda _: None)
+        self._to_check = _is_compiled(spec, self._masters.numel(), device)
 
     def update(self, batch: Batch, step: int) -> Update:
         """One update. From the first loss or norm on that is not finite, the weights stay as they are."""
         tokens = batch.x_BT.size
+        if self._to_check:
+            self._compile(batch)
         loss = self._accumulate(batch) / tokens
         grad_norm = get_total_norm(self._gradient.values(), foreach=True) / tokens
         self._gone.logical_or_(~torch.isfinite(loss + grad_norm))
@@ -120,6 +136,24 @@ class Engine:
         held = {name: place for name, place in self._places.items() if place.start + place.shape.numel() <= len(flat)}
         return {name: flat[p.start : p.start + p.shape.numel()].view(p.shape) for name, p in held.items()}
 
+    def _compile(self, batch: Batch) -> None:
+        """Use compiled code from now on, if it agrees on this batch with the code as written."""
+        self._to_check = False
+        written, compiled = self.model.hidden, torch.compile(self.model.hidden, dynamic=False)
+        try:
+            found = [self._loss_and_norm(batch, hidden) for hidden in (written, compiled)]
+            torch.testing.assert_close(found[1], found[0], rtol=AGREEMENT[self.spec.train.precision], atol=0.0)
+            self._hidden = compiled
+        except Exception as error:  # noqa: BLE001 - whatever a compiler fails of, the run goes on without it
+            self._hidden = written
+            reason = str(error).strip().splitlines() or [type(error).__name__]
+            self._tell(f"not compiled: {reason[0]}")
+
+    def _loss_and_norm(self, batch: Batch, hidden: Callable[[Tensor], Tensor]) -> Tensor:
+        self._hidden = hidden
+        loss = self._accumulate(Batch(*(rows[: self._rows(batch)] for rows in batch)))
+        return torch.stack([loss, get_total_norm(self._gradient.values(), foreach=True).double()])
+
     def _accumulate(self, batch: Batch) -> Tensor:
         """Gradients of the summed loss of a batch; returns that loss."""
         self._gradients.zero_()
@@ -129,14 +163,19 @@ class Engine:
         return total
 
     def _micro_batches(self, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
-        size = self.spec.train.micro_batch or len(batch.x_BT)
+        """Inputs and targets; copied to a GPU beside its work."""
+        size, on_gpu = self._rows(batch), self.device.type == "cuda"
         for first in range(0, len(batch.x_BT), size):
-            rows = slice(first, first + size)
-            yield torch.from_numpy(batch.x_BT[rows]).to(self.device), torch.from_numpy(batch.y_BT[rows]).to(self.device)
+            rows = [torch.from_numpy(tokens_BT[first : first + size]) for tokens_BT in batch]
+            x_BT, y_BT = (r.pin_memory().to(self.device, non_blocking=True) if on_gpu else r for r in rows)
+            yield x_BT, y_BT
+
+    def _rows(self, batch: Batch) -> int:
+        return self.spec.train.micro_batch or len(batch.x_BT)
 
     def _micro_batch(self, x_BT: Tensor, y_BT: Tensor) -> Tensor:
         x_BTD = functional.embedding(x_BT, self.masters[EMBEDDING].detach()).requires_grad_()
-        h_BTD = self.model.hidden(x_BTD)
+        h_BTD = self._hidden(x_BTD)
         loss, slope_ND = self._head_loss(h_BTD.detach().flatten(0, 1), y_BT.flatten())
         h_BTD.backward(slope_ND.view_as(h_BTD))  # type: ignore[no-untyped-call]
         assert x_BTD.grad is not None
@@ -193,3 +232,9 @@ def _lowered(model: Transformer) -> list[str]:
 def _scales_gradients(optimiser: torch.optim.Optimizer) -> bool:
     """Whether it divides gradients by `grad_scale`, and stays still where `found_inf` is 1, in its own pass."""
     return isinstance(optimiser, torch.optim.AdamW) and bool(optimiser.defaults["fused"])
+
+
+def _is_compiled(spec: RunSpec, parameters: int, device: torch.device) -> bool:
+    planned = 6 * parameters * spec.train.steps * spec.train.batch_tokens
+    long_enough = planned >= COMPILE_FROM_FLOPS[device.type]
+    return spec.train.compile == "always" or (spec.train.compile == "auto" and long_enough)

@@ -1,6 +1,11 @@
 """Whatever makes a step quicker leaves its numbers as they are."""
 
+import json
+import shutil
+import subprocess
+import sys
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,6 +75,56 @@ def test_gradients_are_autograds(variant: str, tied: bool) -> None:
     assert loss == pytest.approx(expected_loss, rel=1e-12)
     for name, master in engine.masters.items():
         torch.testing.assert_close(master.grad / spec.train.batch_tokens, expected[name], rtol=1e-9, atol=1e-13)
+
+
+COMPILED = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from test_engine import CPU, Engine, build, curve, engine_of, initialise, spec_of
+for variant, precision in (("nonlinear_q", "float64"), ("baseline", "bf16")):
+    written, compiled = (spec_of(variant, precision, layers=1, compile=when) for when in ("never", "always"))
+    model, told = build(compiled.model), []
+    initialise(model, 1)
+    engine = Engine(model, compiled, CPU, told.append)
+    curves = [curve(one, 4).tolist() for one in (engine_of(written), engine)]
+    print(json.dumps([*curves, told, engine._hidden != engine.model.hidden]))
+"""
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+def test_compiled_code_gives_the_numbers_of_the_code_as_written() -> None:
+    """In a process of its own: the compiler cannot look through the checks of shapes that tests put around models."""
+    found = subprocess.run(
+        [sys.executable, "-c", COMPILED, str(Path(__file__).parent)], capture_output=True, text=True, check=True
+    )
+    for line, rtol in zip(found.stdout.splitlines(), (1e-9, 5e-3), strict=True):
+        written, compiled, told, is_used = json.loads(line)
+        assert (told, is_used) == ([], True)
+        np.testing.assert_allclose(compiled, written, rtol=rtol)
+
+
+def test_compiled_code_that_gives_other_numbers_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    spec = spec_of(compile="always")
+    model = build(spec.model)
+    initialise(model, 1)
+    monkeypatch.setattr(torch, "compile", lambda hidden, **_: lambda x: hidden(x) * 1.001)
+    curve_of_fallback = curve(Engine(model, spec, CPU, told.append))
+    assert len(told) == 1
+    assert np.array_equal(curve_of_fallback, curve(engine_of(spec_of(compile="never"))))
+
+
+def test_without_a_compiler_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("no C++ compiler\nmore")
+
+    told: list[str] = []
+    spec = spec_of(compile="always")
+    model = build(spec.model)
+    initialise(model, 1)
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: broken)
+    curve(Engine(model, spec, CPU, told.append), 2)
+    assert told == ["not compiled: no C++ compiler"]
 
 
 @pytest.mark.parametrize("micro_batch", [1, 2, 4])

@@ -4,7 +4,6 @@ import argparse
 import errno
 import os
 import platform
-import resource
 import signal
 import sys
 import threading
@@ -26,8 +25,6 @@ from nlq.store.queue import Order, Queue
 from nlq.store.writer import RunWriter, StaleAttemptError
 
 if TYPE_CHECKING:
-    import torch
-
     from nlq.training.loop import Run
 
 EXIT_FAILED = 1
@@ -172,6 +169,7 @@ def _train(queue: Queue, order: Order, options: argparse.Namespace, asked: Signa
     """Imports PyTorch: the database is at hand before, so that a failure to import is recorded too."""
     from nlq.training.checkpoint import Checkpoints
     from nlq.training.loop import proceed
+    from nlq.training.pace import peak_memory_bytes
 
     _check_code(queue, order, options.strict)
 
@@ -187,7 +185,7 @@ def _train(queue: Queue, order: Order, options: argparse.Namespace, asked: Signa
     state = keeper.restore(run.engine, lambda step: queue.rows_reach(order.attempt, step, evals))
     queue.begin(order.attempt, state.step)
     outcome = proceed(run, state, keeper, asked)
-    writer.close(outcome.data_hash, _peak_memory_bytes(run.engine.device))
+    writer.close(outcome.data_hash, peak_memory_bytes(run.engine.device))
     if not outcome.interrupted:
         keeper.finish()
     return outcome
@@ -235,15 +233,6 @@ def _provenance(device: str, uuid: str | None, threads: int, torch_version: str)
     host, python = this_process().host, platform.python_version()
     versions = (__version__, torch_version, python, code.git_commit, code.git_dirty, code.source_sha256)
     return Provenance(host, device, threads, *versions, device_uuid=uuid)
-
-
-def _peak_memory_bytes(device: "torch.device") -> int:
-    import torch
-
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    unit = 1 if sys.platform == "darwin" else 1024  # kilobytes on Linux, bytes on macOS
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _say(text: str) -> None:

@@ -1,28 +1,37 @@
 """`nlq sweep --dry-run`: the runs of a spec with what each would cost. Nothing is queued."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import torch
 from rich.table import Table
 
 from nlq.commands._console import console, duration, print_json, size, slots_text
 from nlq.commands.planning import Planned, plan_to_look
 from nlq.core.launch import Slot
+from nlq.core.spec import RunSpec
 from nlq.core.sweep import PlannedRun
 from nlq.models.cost import Cost, training_bytes
+from nlq.provenance import source_sha256
 from nlq.stats.printing import count, plural, settings
 from nlq.store.queue import RUN_ID_LENGTH
+from nlq.training.checkpoint import checkpoint_bytes, kept_bytes
+from nlq.training.pace import Pace, Paces
 
 PROBE_S = 0.2
-STEP_SHARE = 0.35
-"""The share of a step's time that its matrix products take on a CPU, roughly; the estimate says that it is rough."""
-STARTUP_S = 4.0
+HEAVY_FLOPS = 3e11
+"""Work of one sequence from which a step is not measured but worked out: a measurement would take minutes."""
+STEP_SHARE = 0.6
+"""The share of such a step's time that its matrix products take, roughly."""
+IMPORT_S, START_S = 5.0, 0.5
+"""Once for a sweep and once for a run: what goes by before the first step and after the last."""
 
 
 class Estimate(NamedTuple):
-    """What one run will take; `seconds` is rough, the rest is exact."""
+    """What one run will take; counts are exact, `seconds`, `eval_share` (of them) and `memory_bytes` are measured."""
 
     run: PlannedRun
     cost: Cost
@@ -30,32 +39,48 @@ class Estimate(NamedTuple):
     flops: int
     memory_bytes: int
     seconds: float
+    eval_share: float
+    is_rough: bool
 
 
 def dry_run(spec: Path, cache: Path, slots: list[Slot], *, as_json: bool) -> None:
     """Print the table, or its rows as JSON."""
-    planned = plan_to_look(spec, cache)
-    estimates = estimate(planned, slots)
+    screen = console(stderr=True)
+    paces = Paces(cache, slots, source_sha256(), lambda text: screen.print(text, style="dim"))
+    planned = plan_to_look(spec, cache, paces)
+    estimates = [_estimate(run, planned.costs[run.key], paces) for run in planned.sweep.runs]
+    remarks = [*planned.remarks, *too_large(estimates, slots)]
     if as_json:
-        print_json({"sweep": planned.sweep.name, "runs": [_row(e) for e in estimates], "notes": planned.remarks})
+        print_json({"sweep": planned.sweep.name, "runs": [_row(e) for e in estimates], "notes": remarks})
         return
-    _print_table(planned, estimates, slots)
+    _print_table(planned, estimates, slots, remarks)
 
 
-def estimate(planned: Planned, slots: list[Slot]) -> list[Estimate]:
-    """One estimate a run, in the order of expansion."""
-    rates: dict[int, float] = {}
-    for run in planned.sweep.runs:
-        width = run.spec.model.width
-        rates[width] = rates.get(width) or matmul_flops_per_s(width, slots[0])
-    return [_estimate(run, planned.costs[run.key], rates[run.spec.model.width]) for run in planned.sweep.runs]
+def _estimate(run: PlannedRun, one: Cost, paces: Paces) -> Estimate:
+    spec = run.spec
+    tokens = spec.train.steps * spec.train.batch_tokens
+    is_rough = one.flops_per_token * spec.model.context > HEAVY_FLOPS
+    pace = _rough_pace(spec, one, paces.slots[0]) if is_rough else paces.of(spec, one)
+    eval_s = len(spec.eval_steps()) * spec.train.eval_windows * spec.model.context * pace.eval_token_s
+    seconds = START_S + spec.train.steps * pace.step_s + eval_s
+    flops = tokens * one.flops_per_token
+    return Estimate(run, one, tokens, flops, pace.memory_bytes, seconds, eval_s / seconds, is_rough)
 
 
-def matmul_flops_per_s(width: int, slot: Slot) -> float:
-    """Measured rate of one slot's matrix products at a model's width, float32."""
+def _rough_pace(spec: RunSpec, one: Cost, slot: Slot) -> Pace:
+    """From the rate of matrix products alone; an evaluation is a forward pass, a third of a step."""
+    token_s = one.flops_per_token / (_matmul_flops_per_s(spec, slot) * STEP_SHARE)
+    memory_bytes = training_bytes(one, spec.train.micro_batch or spec.sequences_per_step)
+    return Pace(token_s * spec.train.batch_tokens, token_s / 3, memory_bytes)
+
+
+def _matmul_flops_per_s(spec: RunSpec, slot: Slot) -> float:
+    """Measured rate of one slot's matrix products at a model's width and precision."""
     torch.set_num_threads(slot.threads)
     device = slot.device if torch.cuda.is_available() else "cpu"
-    a, b = torch.randn(1024, width, device=device), torch.randn(width, 4 * width, device=device)
+    dtype = torch.bfloat16 if spec.train.precision == "bf16" else torch.float32
+    width = spec.model.width
+    a, b = (torch.randn(size, device=device).to(dtype) for size in ((1024, width), (width, 4 * width)))
     products, began = 0, time.perf_counter()
     while time.perf_counter() - began < PROBE_S or not products:
         (a @ b)[0, 0].item()
@@ -63,14 +88,31 @@ def matmul_flops_per_s(width: int, slot: Slot) -> float:
     return products * 2 * a.numel() * b.shape[1] / (time.perf_counter() - began)
 
 
-def _estimate(run: PlannedRun, one: Cost, rate: float) -> Estimate:
-    spec = run.spec
-    tokens = spec.train.steps * spec.train.batch_tokens
-    evaluated = len(spec.eval_steps()) * spec.train.eval_windows * spec.model.context
-    flops = tokens * one.flops_per_token
-    work = flops + evaluated * one.flops_per_token // 3  # an evaluation is a forward pass: a third of a step
-    memory = training_bytes(one, spec.train.micro_batch or spec.sequences_per_step)
-    return Estimate(run, one, tokens, flops, memory, STARTUP_S + work / (rate * STEP_SHARE))
+def too_large(estimates: list[Estimate], slots: list[Slot]) -> list[str]:
+    """A remark for each arm whose runs will not fit beside each other, with the largest micro-batch that would."""
+    room = _memory_bytes(slots)
+    arms = {e.run.arm: e for e in estimates if e.memory_bytes > room}
+    return [f"{arm}: a run needs about {size(e.memory_bytes)} and {size(room)} is free; {_would_fit(e, room)}"
+            for arm, e in arms.items()]  # fmt: skip
+
+
+def _would_fit(e: Estimate, room: int) -> str:
+    rows, now = e.run.spec.sequences_per_step, e.run.spec.train.micro_batch or e.run.spec.sequences_per_step
+    fitting = [
+        m for m in range(1, now) if rows % m == 0 and e.memory_bytes - (now - m) * e.cost.activation_bytes <= room
+    ]
+    return (
+        f"train.micro_batch: {fitting[-1]} would fit"
+        if fitting
+        else "no micro-batch would fit: fewer slots, or a smaller model"
+    )
+
+
+def _memory_bytes(slots: list[Slot]) -> int:
+    """What is free for each slot."""
+    if slots[0].device == "cpu" or not torch.cuda.is_available():
+        return int(psutil.virtual_memory().available) // len(slots)
+    return int(torch.cuda.mem_get_info()[0])
 
 
 def _row(e: Estimate) -> dict[str, Any]:
@@ -87,11 +129,13 @@ def _row(e: Estimate) -> dict[str, Any]:
         "tokens": e.tokens,
         "memory_bytes": e.memory_bytes,
         "estimated_s": e.seconds,
+        "estimated_eval_share": e.eval_share,
+        "checkpoint_bytes": checkpoint_bytes(e.run.spec, e.cost.total_params),
         "spec": e.run.spec.model_dump(),
     }
 
 
-def _print_table(planned: Planned, estimates: list[Estimate], slots: list[Slot]) -> None:
+def _print_table(planned: Planned, estimates: list[Estimate], slots: list[Slot], remarks: list[str]) -> None:
     table = Table(title=f"{planned.sweep.name}: {plural(len(estimates), 'run')}, nothing queued", title_justify="left")
     for name in ("arm", "point"):
         table.add_column(name, overflow="fold")
@@ -101,16 +145,23 @@ def _print_table(planned: Planned, estimates: list[Estimate], slots: list[Slot])
         table.add_row(*_cells(e))
     out = console()
     out.print(table)
-    seconds = max(sum(e.seconds for e in estimates) / len(slots), *(e.seconds for e in estimates), 0)
-    out.print(
-        f"In all {count(sum(e.tokens for e in estimates))} tokens and {sum(e.flops for e in estimates):.2e} FLOPs, "
-        f"roughly {duration(seconds)} on {slots_text(slots)}."
-    )
-    out.print(
-        "Times are rough: this machine's matrix products were timed at each width, and a step does more than those."
-    )
-    for remark in planned.remarks:
+    out.print("\n".join(_totals(estimates, slots)))
+    for remark in remarks:
         out.print(remark, style="yellow")
+
+
+def _totals(estimates: list[Estimate], slots: list[Slot]) -> Iterator[str]:
+    seconds = IMPORT_S + max(sum(e.seconds for e in estimates) / len(slots), *(e.seconds for e in estimates), 0)
+    work = f"{count(sum(e.tokens for e in estimates))} tokens and {sum(e.flops for e in estimates):.2e} FLOPs"
+    yield f"In all {work}, about {duration(seconds)} on {slots_text(slots)}."
+    share = sum(e.eval_share * e.seconds for e in estimates) / max(1e-9, sum(e.seconds for e in estimates))
+    yield f"Evaluation takes {100 * share:.0f} % of that."
+    while_training = sorted((checkpoint_bytes(e.run.spec, e.cost.total_params) for e in estimates), reverse=True)
+    kept = sum(kept_bytes(e.run.spec, e.cost.total_params) for e in estimates)
+    stays = f"; {size(kept)} of it stays" if kept else ""
+    yield f"Checkpoints take up to {size(sum(while_training[: len(slots)]) + kept)} of disk{stays}."
+    if any(e.is_rough for e in estimates):
+        yield "Times are rough: the steps are too large to try, so this machine's matrix products were timed alone."
 
 
 def _cells(e: Estimate) -> list[str]:

@@ -15,6 +15,7 @@ from nlq.data.prepare import corpus_bytes, find, prepare
 from nlq.data.prepared import Prepared
 from nlq.models.build import resolve as resolve_model
 from nlq.models.cost import Cost, cost
+from nlq.training.pace import Paces
 
 VOCAB_MULTIPLE = 64
 LOOK_AHEAD_BYTES = 256 << 20
@@ -38,16 +39,18 @@ class _Planner:
     cache: Path
     preparing: Callable[[DataSpec], bool]
     missing_is_fine: bool
+    paces: Paces | None = None
     announce: Callable[[str], None] = lambda _: None
     remarks: dict[str, None] = field(default_factory=dict)
     corpora: dict[str, Prepared | None] = field(default_factory=dict)
     models: dict[str, Any] = field(default_factory=dict)
+    precision: str | None = None
 
     def resolve(self, spec: RunSpec) -> RunSpec:
         """Every default filled in. Raises SpecError."""
         spec = self._data(spec)
         prepared = self._prepared(spec.data)
-        spec = self._model(self._vocab(spec, prepared))
+        spec = self._precision(self._model(self._vocab(spec, prepared)))
         if prepared is None:
             return spec
         _check_digest(spec, prepared)
@@ -102,6 +105,13 @@ class _Planner:
             raise SpecError([Mistake("model.vocab", message, hint=f"model.vocab: {needed} or more, or leave it out")])
         return spec.resolved(model={"vocab": vocab})
 
+    def _precision(self, spec: RunSpec) -> RunSpec:
+        """Where it is "auto": the quicker one for the first run, and the same for all others of the sweep."""
+        if spec.train.precision != "auto" or self.paces is None:
+            return spec
+        self.precision = self.precision or self.paces.quicker_precision(spec)
+        return spec.resolved(train={"precision": self.precision})
+
     def _model(self, spec: RunSpec) -> RunSpec:
         key = spec.model.model_dump_json()
         if key not in self.models:
@@ -109,20 +119,20 @@ class _Planner:
         return spec.model_copy(update={"model": self.models[key]})
 
 
-def plan_to_run(path: Path, cache: Path, announce: Callable[[str], None]) -> Planned:
+def plan_to_run(path: Path, cache: Path, paces: Paces, announce: Callable[[str], None]) -> Planned:
     """The sweep of a spec file, its corpora prepared. Nothing is prepared before the whole file is found right."""
     document = read(path)
     expand(document, _Planner(document, cache, lambda _: False, missing_is_fine=False).resolve)
-    return _planned(_Planner(document, cache, lambda _: True, missing_is_fine=False, announce=announce))
+    return _planned(_Planner(document, cache, lambda _: True, False, paces, announce))
 
 
-def plan_to_look(path: Path, cache: Path) -> Planned:
+def plan_to_look(path: Path, cache: Path, paces: Paces) -> Planned:
     """The sweep of a spec file for a dry run: a corpus that is not here leaves the spec keys provisional."""
 
     def small(data: DataSpec) -> bool:
         return corpus_bytes(data) <= LOOK_AHEAD_BYTES
 
-    return _planned(_Planner(read(path), cache, small, missing_is_fine=True))
+    return _planned(_Planner(read(path), cache, small, missing_is_fine=True, paces=paces))
 
 
 def _planned(planner: _Planner) -> Planned:

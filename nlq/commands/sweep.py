@@ -15,12 +15,13 @@ from nlq.core.launch import Slot
 from nlq.core.run import State
 from nlq.core.sweep import Sweep
 from nlq.models.cost import Cost
-from nlq.provenance import code_state
+from nlq.provenance import code_state, source_sha256
 from nlq.runners._process import this_process
 from nlq.scheduler import Place
 from nlq.stats.printing import plural
 from nlq.store.maintenance import ready
 from nlq.store.queue import Counts, Queue
+from nlq.training.pace import Paces
 
 
 def sweep(
@@ -39,7 +40,12 @@ def sweep(
     start = plugin.load("nlq.runners", runner, "runner").make(worker.main)
     screen, how = console(stderr=True), how or Manner()
     remarks = ready(db, this_process())
-    planned = plan_to_run(spec, cache, lambda text: screen.print(text, style="dim"))
+
+    def announce(text: str) -> None:
+        screen.print(text, style="dim")
+
+    paces = Paces(cache, slots, source_sha256(), announce)
+    planned = plan_to_run(spec, cache, paces, announce)
     queue = Queue(db)
     try:
         counts = {key: _counts(one) for key, one in planned.costs.items()}

@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from nlq.core.spec import ModelSpec
 from nlq.models.build import build_on_meta
-from nlq.models.transformer import Transformer, token_losses
+from nlq.models.transformer import Transformer
 
 
 class Cost(NamedTuple):
@@ -30,7 +30,8 @@ def cost(spec: ModelSpec) -> Cost:
     model = build_on_meta(spec)
     tokens_BT = torch.zeros(1, spec.context, dtype=torch.long, device="meta")
     with FlopCounterMode(display=False) as counter:
-        activation_bytes = _kept_for_backward(model, tokens_BT)
+        model(tokens_BT)
+    activation_bytes = _kept_for_backward(model, tokens_BT)
     total, embedding = count_parameters(model), count_parameters(model.embedding) + count_parameters(model.positions)
     return Cost(total, total - embedding, 3 * counter.get_total_flops() // spec.context, activation_bytes)
 
@@ -41,9 +42,9 @@ def count_parameters(module: nn.Module) -> int:
 
 
 def training_bytes(one: Cost, micro_batch: int) -> int:
-    """Memory of one training process beyond PyTorch itself: weights, gradients and two moments in float32, and the
-    activations of one micro-batch."""
-    return 16 * one.total_params + micro_batch * one.activation_bytes
+    """Memory of one training process beyond PyTorch itself: weights, gradients and two moments in float32, bfloat16
+    copies, and the activations of one micro-batch."""
+    return 18 * one.total_params + micro_batch * one.activation_bytes
 
 
 def _kept_for_backward(model: Transformer, tokens_BT: Tensor) -> int:
@@ -56,7 +57,8 @@ def _kept_for_backward(model: Transformer, tokens_BT: Tensor) -> int:
             sizes[storage._cdata] = storage.nbytes()
         return tensor
 
+    x_BTD = model.embedding(tokens_BT).detach().requires_grad_()
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        loss = token_losses(model, tokens_BT, tokens_BT).mean()
-    del loss
+        h_BTD = model.hidden(x_BTD)
+    del h_BTD
     return sum(sizes.values())

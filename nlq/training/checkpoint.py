@@ -29,6 +29,22 @@ KEPT = 2
 """The last good checkpoint stays until the next is safe; one more stays in case that one is damaged later."""
 
 
+def checkpoint_bytes(spec: RunSpec, parameters: int) -> int:
+    """Disk that a run's checkpoints need at most while it trains, milestones apart: the next one is written beside
+    those that are kept."""
+    return (KEPT + 1) * _bytes_each(spec, parameters)
+
+
+def kept_bytes(spec: RunSpec, parameters: int) -> int:
+    """Disk that its milestones (train.keep_steps) keep for good."""
+    return len(set(spec.train.keep_steps)) * _bytes_each(spec, parameters)
+
+
+def _bytes_each(spec: RunSpec, parameters: int) -> int:
+    """Weights and, with AdamW, two moments; other optimisers keep fewer."""
+    return 3 * parameters * (8 if spec.train.precision == "float64" else 4)
+
+
 @dataclass
 class TrainingState:
     """Where a run stands between two steps: `step` updates are done, the evaluation at `step` is not.

@@ -1,0 +1,172 @@
+"""How long an update takes on this machine and how much memory it needs, measured once for a shape and kept.
+
+The measurement trains on random tokens for about a second, in as many processes at once as will train at once: cores
+that share a memory slow each other down.
+"""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from nlq.core.launch import Slot
+from nlq.core.spec import RunSpec
+from nlq.data.plan import Batch, rolling_hash
+from nlq.models.build import build, initialise
+from nlq.models.cost import Cost, cost
+from nlq.training.device import open_device
+from nlq.training.engine import Engine
+from nlq.training.evaluate import TOKENS_A_PASS
+
+MEASURE_S = 0.8
+MEASURE_FLOPS = 5e10
+"""The most work that a measured update is given, where it can be divided."""
+WARM_STEPS = 2
+FILE = "pace.json"
+
+
+class Pace(NamedTuple):
+    """What one update of a whole batch takes, what a token takes to evaluate, and the peak memory of the process."""
+
+    step_s: float
+    eval_token_s: float
+    memory_bytes: int
+
+
+class Paces:
+    """Measured paces on some slots, kept in the folder `cache` under everything that they depend on.
+
+    `source` identifies the code. `announce` takes a sentence before something is measured.
+    """
+
+    def __init__(self, cache: Path, slots: list[Slot], source: str, announce: Callable[[str], None]) -> None:
+        self.path, self.slots, self.source, self.announce = cache / FILE, slots, source, announce
+
+    def of(self, spec: RunSpec, one: Cost) -> Pace:
+        """The pace of a resolved spec whose model costs `one`."""
+        rows = _measured_rows(spec, one)
+        small = _smaller(spec, rows)
+        key, kept = self._key(small), self._kept()
+        if key not in kept:
+            self.announce(f"measuring a step ({spec.model.variant}, width {spec.model.width}, {spec.train.precision})")
+            kept[key] = list(_measure_together(small, self.slots))
+            self._keep(kept)
+        step_s, eval_token_s, memory_bytes = kept[key]
+        not_seen = ((spec.train.micro_batch or spec.sequences_per_step) - rows) * one.activation_bytes
+        return Pace(step_s * spec.sequences_per_step / rows, eval_token_s, int(memory_bytes) + not_seen)
+
+    def quicker_precision(self, spec: RunSpec) -> str:
+        """bf16 or float32, whichever updates quicker."""
+        one = cost(spec.model)
+        paces = {p: self.of(spec.resolved(train={"precision": p}), one).step_s for p in ("bf16", "float32")}
+        return min(paces, key=paces.__getitem__)
+
+    def _key(self, spec: RunSpec) -> str:
+        slot, sizes = self.slots[0], spec.model_dump(include={"model", "train", "optim"})
+        depends_on = [sizes, slot.device, slot.threads, len(self.slots), torch.__version__, self.source]
+        return hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()[:32]
+
+    def _kept(self) -> dict[str, list[float]]:
+        try:
+            kept: dict[str, list[float]] = json.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return kept if isinstance(kept, dict) else {}
+
+    def _keep(self, kept: dict[str, list[float]]) -> None:
+        aside = self.path.with_name(f"{FILE}.{os.getpid()}.part")
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_text(json.dumps(kept), encoding="utf-8")
+        aside.replace(self.path)
+
+
+def _measured_rows(spec: RunSpec, one: Cost) -> int:
+    """Sequences in a measured batch: those of a micro-batch, or as many as take little time."""
+    affordable = int(MEASURE_FLOPS // (one.flops_per_token * spec.model.context))
+    return max(1, min(spec.train.micro_batch or spec.sequences_per_step, affordable))
+
+
+def _smaller(spec: RunSpec, rows: int) -> RunSpec:
+    """The run that is measured: what its pace does not depend on has one value, so that equal shapes are equal."""
+    optim = dict.fromkeys(("lr_max", "lr_min"), spec.optim.model_fields["lr_max"].default)
+    optim |= {"weight_decay": 0.1, "warmup_steps": 0, "decay_steps": 1}
+    train = {
+        "batch_tokens": rows * spec.model.context, "micro_batch": None, "steps": 1, "eval_every": 1, "eval_windows": 2,
+        "report_step": None, "compile": "never", "keep_steps": (), "checkpoint_steps": None,
+    }  # fmt: skip
+    return spec.resolved(optim=optim, train=train).model_copy(update={"seed": 0})
+
+
+def _measure_together(spec: RunSpec, slots: list[Slot]) -> Pace:
+    """The mean over one process a slot, all at once."""
+    context = multiprocessing.get_context("fork")
+    started = []
+    for slot in slots:
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_child, args=(spec.model_dump_json(), slot, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        started.append((process, ours))
+    found = [json.loads(ours.recv_bytes()) for _, ours in started]
+    for process, _ in started:
+        process.join()
+    steps, evals, memory = zip(*found, strict=True)
+    return Pace(statistics.mean(steps), statistics.mean(evals), max(memory))
+
+
+def _child(spec: str, slot: Slot, answer: Connection) -> None:
+    os.environ.update(slot.environment)
+    answer.send_bytes(json.dumps(_measure(RunSpec.model_validate_json(spec), slot)).encode())
+
+
+def _measure(spec: RunSpec, slot: Slot) -> Pace:
+    device = open_device(slot.device, slot.threads).torch_device
+    model = build(spec.model)
+    initialise(model, 0)
+    engine = Engine(model, spec, device)
+    batch = _random_batch(spec, spec.sequences_per_step)
+
+    def update() -> None:
+        rolling_hash("", batch)
+        float(engine.update(batch, 0).loss)
+
+    for _ in range(WARM_STEPS):
+        update()
+    step_s = _median_s(update)
+    windows = _random_batch(spec, max(1, TOKENS_A_PASS // spec.model.context))
+    x_BT, y_BT = (torch.from_numpy(tokens_BT).to(device) for tokens_BT in windows)
+    eval_s = _median_s(lambda: engine.token_losses(x_BT, y_BT).double().cpu())
+    return Pace(step_s, eval_s / windows.x_BT.size, peak_memory_bytes(device))
+
+
+def _median_s(action: Callable[[], object]) -> float:
+    times: list[float] = []
+    while sum(times) < MEASURE_S:
+        began = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def _random_batch(spec: RunSpec, rows: int) -> Batch:
+    tokens = np.random.default_rng(0).integers(0, spec.model.vocab or 2, (rows, spec.model.context + 1))
+    return Batch(np.ascontiguousarray(tokens[:, :-1]), np.ascontiguousarray(tokens[:, 1:]))
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """The most memory that this process has held: on a GPU PyTorch's tensors, on a CPU all of it."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024  # kilobytes on Linux, bytes on macOS
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

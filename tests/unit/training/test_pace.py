@@ -1,0 +1,87 @@
+"""Measured paces: what they depend on, and that nothing is measured twice."""
+
+from pathlib import Path
+
+import pytest
+
+from nlq.core.launch import Slot
+from nlq.core.spec import ModelSpec, OptimSpec, RunSpec, TrainSpec, defaults_resolved
+from nlq.models.build import resolve
+from nlq.models.cost import cost
+from nlq.training import pace
+from nlq.training.pace import Pace, Paces
+
+SLOTS = [Slot("cpu:0", "cpu", 1), Slot("cpu:1", "cpu", 1)]
+
+
+def spec_of(width: int = 16, lr_max: float = 1e-3, batch_tokens: int = 32, **train: object) -> RunSpec:
+    model = ModelSpec(layers=1, heads=2, width=width, context=8, vocab=32)
+    training = TrainSpec.model_validate({"batch_tokens": batch_tokens, **train})
+    return resolve(defaults_resolved(RunSpec(model=model, optim=OptimSpec(lr_max=lr_max), train=training)))
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[RunSpec]:
+    """The specs that were measured; a bf16 step takes half as long."""
+    seen: list[RunSpec] = []
+
+    def measure(spec: RunSpec, _slots: list[Slot]) -> Pace:
+        seen.append(spec)
+        return Pace(0.5 if spec.train.precision == "bf16" else 1.0, 1e-3, 10**8)
+
+    monkeypatch.setattr(pace, "_measure_together", measure)
+    return seen
+
+
+def paces_of(folder: Path, source: str = "s", slots: list[Slot] = SLOTS) -> Paces:
+    return Paces(folder / "cache", slots, source, lambda _: None)
+
+
+def pace_of(paces: Paces, spec: RunSpec) -> Pace:
+    return paces.of(spec, cost(spec.model))
+
+
+def test_a_shape_is_measured_once(tmp_path: Path, measured: list[RunSpec]) -> None:
+    first = pace_of(paces_of(tmp_path), spec_of())
+    assert pace_of(paces_of(tmp_path), spec_of(lr_max=5e-3, steps=7, eval_every=3)) == first
+    assert len(measured) == 1
+
+
+@pytest.mark.parametrize("change", ["width", "micro_batch", "precision", "source", "slots"])
+def test_what_a_pace_depends_on(tmp_path: Path, measured: list[RunSpec], change: str) -> None:
+    pace_of(paces_of(tmp_path), spec_of())
+    others = {"width": {"width": 32}, "micro_batch": {"micro_batch": 2}, "precision": {"precision": "bf16"}}
+    where = {"source": {"source": "t"}, "slots": {"slots": SLOTS[:1]}}
+    pace_of(paces_of(tmp_path, **where.get(change, {})), spec_of(**others.get(change, {})))
+    assert len(measured) == 2
+
+
+def test_a_large_batch_is_measured_in_part(
+    tmp_path: Path, measured: list[RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_of(batch_tokens=8 * 64)
+    one = cost(spec.model)
+    monkeypatch.setattr(pace, "MEASURE_FLOPS", 4.5 * one.flops_per_token * 8)
+    found = pace_of(paces_of(tmp_path), spec)
+    assert measured[0].sequences_per_step == 4
+    assert found == Pace(16.0, 1e-3, 10**8 + 60 * one.activation_bytes)
+
+
+def test_the_quicker_precision(tmp_path: Path, measured: list[RunSpec]) -> None:
+    assert paces_of(tmp_path).quicker_precision(spec_of(precision="auto")) == "bf16"
+    assert {spec.train.precision for spec in measured} == {"bf16", "float32"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"x": "y"}'])
+def test_a_damaged_file_is_measured_again(tmp_path: Path, measured: list[RunSpec], text: str) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "pace.json").write_text(text)
+    assert pace_of(paces_of(tmp_path), spec_of()).step_s == 1.0
+
+
+def test_a_real_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "MEASURE_S", 0.02)
+    small, large = (pace_of(paces_of(tmp_path), spec_of(width=width, batch_tokens=256)) for width in (16, 256))
+    assert 0 < small.step_s < large.step_s
+    assert 0 < small.eval_token_s < large.eval_token_s
+    assert small.memory_bytes > 10**7

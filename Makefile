@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help quickstart test lint fast faults bench-queue clean
+.PHONY: help quickstart test lint fast faults bench bench-gpu bench-queue clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/  —/'
@@ -35,6 +35,12 @@ fast: $(VENV)/installed ## the tests that train nothing
 
 faults: $(VENV)/installed ## a sweep under injected faults against a quiet one (FAULTS=120 SEED=0)
 	$(BIN)/python tests/faults/storm.py --faults $(or $(FAULTS),120) --seed $(or $(SEED),0)
+
+bench: $(VENV)/installed ## what a step costs here: floor, plain, tuned, nlq; about five minutes (BENCH="--size tiny")
+	$(BIN)/nlq bench $(BENCH)
+
+bench-gpu: $(VENV)/installed ## GPT-2 small on a GPU, four arms beside a nanoGPT-style step: under eight minutes
+	$(BIN)/python -m nlq.bench.gpu
 
 bench-queue: $(VENV)/installed ## what the queue and the recording cost on this machine
 	$(BIN)/python tests/bench/queue.py

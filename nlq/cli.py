@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nlq import __version__
-from nlq.commands import _db_group
+from nlq.commands import _bench, _db_group
 from nlq.commands._options import (
     RUNS_DB,
     Arms,
@@ -361,6 +361,9 @@ def doctor(json: Json = False, db: Db = RUNS_DB) -> None:
     from nlq.data.prepare import cache_folder
 
     raise typer.Exit(look(db, cache_folder(), as_json=json))
+
+
+app.command("bench")(_bench.bench)
 
 
 if __name__ == "__main__":

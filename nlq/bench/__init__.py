@@ -1,0 +1,1 @@
+"""What a step costs on this machine, beside the least it can cost and beside what others write."""

@@ -99,8 +99,7 @@ def _measured_rows(spec: RunSpec, one: Cost) -> int:
 
 def _smaller(spec: RunSpec, rows: int) -> RunSpec:
     """The run that is measured: what its pace does not depend on has one value, so that equal shapes are equal."""
-    optim = dict.fromkeys(("lr_max", "lr_min"), spec.optim.model_fields["lr_max"].default)
-    optim |= {"weight_decay": 0.1, "warmup_steps": 0, "decay_steps": 1}
+    optim = {"lr_max": 1e-3, "lr_min": 1e-4, "weight_decay": 0.1, "warmup_steps": 0, "decay_steps": 1}
     train = {
         "batch_tokens": rows * spec.model.context, "micro_batch": None, "steps": 1, "eval_every": 1, "eval_windows": 2,
         "report_step": None, "compile": "never", "keep_steps": (), "checkpoint_steps": None,

@@ -19,14 +19,12 @@ from nlq.bench.contenders import NLQ, TUNED
 from nlq.bench.interleave import Turns, interleave, ratios, spread
 from nlq.bench.sizes import Size, spec_of
 from nlq.core.errors import NlqError
+from nlq.core.peaks import published_peak
 from nlq.models.cost import cost
 
 REFERENCE = "nanoGPT-style step"
 ARMS = {"baseline": "baseline", "identity": "identity", "nonlinear_q": "nonlinear_q", "mlp-4.75": "mlp_w"}
 """Names as the paper's tables have them, and their variants."""
-
-PEAK_FLOPS_PER_S = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "RTX 4090": 165e12}
-"""Dense bfloat16 products with float32 sums, from NVIDIA's data sheets, of the fastest form of each name."""
 
 LEAST_MEMORY = {16: 60e9, 8: 30e9, 4: 0.0}
 """Sequences of a step, and from which memory on two models with their whole logits surely fit."""
@@ -67,11 +65,6 @@ def rows(
         ratio = dict(zip(("ratio", "ratio_low", "ratio_high"), ratios(pair["reference"], pair["nlq"]), strict=True))
         found.append({**_row(size, name, ARMS[name], pair["nlq"], rate, published), **ratio})
     return [{**one, "peak_memory_bytes": peaks[one["name"]]} for one in found]
-
-
-def published_peak(device: str) -> float | None:
-    """FLOP/s of a GPU by its name; None where it is not known."""
-    return next((peak for name, peak in PEAK_FLOPS_PER_S.items() if name in device), None)
 
 
 def matmul_flops_per_s(device: str, width: int) -> float:

@@ -75,7 +75,7 @@ def _devices() -> Iterator[Finding]:
         yield Finding("GPU", OK, f"{why}: runs train on the CPU")
     else:
         yield from _cuda()
-    yield Finding("precision", OK, "float32 and float64 everywhere; bf16 by autocast, " + _bf16())
+    yield Finding("precision", OK, "float32 and float64 everywhere; bf16 products: " + _bf16())
 
 
 def _gpu(gpu: "Gpu", now: "Reading", *, hidden: bool) -> Finding:

@@ -11,12 +11,15 @@ from nlq.commands._console import console, dash, print_json
 from nlq.commands._table import STYLES
 from nlq.commands._truth import true_members, truth
 from nlq.commands.logs import tail
+from nlq.core.peaks import published_peak
 from nlq.core.run import FINISHED, Member, RunRecord, State
 from nlq.core.spec import dotted
 from nlq.stats.printing import settings
 from nlq.store.reader import Reader
 
 LAST_LINES = 10
+FORMATS = {"loss_nats": ".4f", "tokens_per_s": ",.0f", "step_ms_median": ".2f", "step_ms_95th": ".2f",
+           "flops_per_s": ".2e", "mfu": ".1%", "eval_share": ".1%", "peak_memory_bytes": ",d"}  # fmt: skip
 ATTEMPT_COLUMNS = ("number", "resumed_step", "slot", "device", "threads", "claimed_at_utc", "ended", "exit_code")
 
 
@@ -47,14 +50,16 @@ def show(db: Path, prefix: str, *, as_json: bool) -> None:
     attempts = [{"number": n, **one} for n, one in enumerate(reader.attempts(run.run_id), 1)]
     events = reader.events(run.run_id)
     evals = [point._asdict() for point in reader.evals([run.run_id])[run.run_id]]
+    speed = _speed(reader, run)
     if as_json:
-        rows = {"spec": run.spec, "attempts": attempts, "events": events, "evals": evals}
+        rows = {"speed": speed, "spec": run.spec, "attempts": attempts, "events": events, "evals": evals}
         print_json({**_run_row(run), "remark": remark, **rows, "log": _log_end(run.log_path)})
         return
     out = console()
     out.print(_facts(run))
     if remark:
         out.print(remark, markup=False, style="yellow")
+    out.print(_listing("speed", [speed], tuple(speed)))
     out.print(_listing("evaluations", evals, ("step", "split", "loss_nats", "token_count")))
     out.print(_listing("attempts", attempts, ATTEMPT_COLUMNS))
     out.print(_listing("events", events, ("at_utc", "kind", "message")))
@@ -63,6 +68,24 @@ def show(db: Path, prefix: str, *, as_json: bool) -> None:
         out.print(f"the end of {run.log_path} (all of it: nlq logs {run.run_id})", markup=False, soft_wrap=True)
     for line in lines:
         out.print(line, markup=False, style="dim", soft_wrap=True)
+
+
+def _speed(reader: Reader, run: RunRecord) -> dict[str, Any]:
+    """Times of steps, their work a second (MFU: as a share of the GPU's published peak), and evaluation's share."""
+    steps_ms, evals_ms = reader.times(run.run_id)
+    median, slow = (steps_ms[int(share * len(steps_ms))] if steps_ms else None for share in (0.5, 0.95))
+    work = run.tokens_per_s and run.flops_per_token and run.tokens_per_s * run.flops_per_token
+    peak = published_peak(run.provenance.device) if run.provenance else None
+    return {
+        "tokens_per_s": run.tokens_per_s,
+        "step_ms_median": median,
+        "step_ms_95th": slow,
+        "flops_per_s": work,
+        "mfu": work / peak if work and peak else None,
+        "eval_share": evals_ms / (evals_ms + sum(steps_ms)) if steps_ms else None,
+        "peak_memory_bytes": max((one["peak_memory_bytes"] or 0 for one in reader.attempts(run.run_id)), default=0)
+        or None,
+    }
 
 
 def _member_row(member: Member) -> dict[str, Any]:
@@ -110,7 +133,7 @@ def _listing(title: str, rows: list[dict[str, Any]], columns: tuple[str, ...]) -
     for name in columns:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(dash(row[name], ".4f" if name == "loss_nats" else "") for name in columns))
+        table.add_row(*(dash(row[name], FORMATS.get(name, "")) for name in columns))
     return table
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nlq.core.disk import sync
 from nlq.core.errors import NlqError
 from nlq.data.prepared import BOUNDS_DTYPE, MANIFEST, Counts, Manifest, bounds_file, opened, token_file
 from nlq.data.split import SPLITS
@@ -83,7 +84,7 @@ def _alive(pid: int) -> bool:
 
 def publish(folder: Path, place: Path) -> None:
     """Rename a finished folder to `place`. When another process was first its folder stays; a damaged one goes."""
-    _sync(folder)
+    sync(folder)
     for _ in range(8):
         try:
             folder.rename(place)
@@ -91,7 +92,7 @@ def publish(folder: Path, place: Path) -> None:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                 raise
         else:
-            _sync(place.parent)
+            sync(place.parent)
             return
         if opened(place, thorough=True):
             return
@@ -107,14 +108,6 @@ def _move_away(place: Path) -> None:
             shutil.rmtree(away, ignore_errors=True)
         else:
             away.unlink()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def dtype_of(vocab: int) -> "np.dtype[np.unsignedinteger[Any]]":

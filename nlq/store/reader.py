@@ -89,6 +89,13 @@ class Reader:
         frame = pd.DataFrame(rows, columns=columns)
         return frame.astype({"loss_nats": float, "grad_norm": float, "lr": float, "step_ms": float})
 
+    def times(self, run_id: str) -> tuple[list[float], float]:
+        """Milliseconds of every step of a run, the quickest first, and of all its evaluations together."""
+        sql = "SELECT step_ms FROM steps JOIN runs USING (run) WHERE run_id = ? ORDER BY step_ms"
+        evals = "SELECT TOTAL(eval_ms) FROM evals JOIN runs USING (run) WHERE run_id = ?"
+        (evals_ms,) = self.db.execute(evals, [run_id]).fetchone()
+        return [row[0] for row in self.db.execute(sql, [run_id])], evals_ms
+
     def windows(self, run_id: str, step: int, split: str) -> WindowLosses | None:
         """Summed losses per window and document of one evaluation, or None where they were not kept."""
         row = self.db.execute(

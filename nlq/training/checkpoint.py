@@ -7,7 +7,6 @@ read can run code.
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from nlq.core.disk import put
 from nlq.core.spec import RunSpec, spec_key
 from nlq.training.engine import Engine
 from nlq.training.guard import Guard
@@ -84,7 +84,7 @@ class Checkpoints:
         """Write one, then remove what it replaces. OSError when there is no room; nothing is damaged then."""
         self.folder.mkdir(parents=True, exist_ok=True)
         tensors_path = self._path(state.step, "safetensors")
-        _write(tensors_path, lambda aside: save_file(_apart(engine.tensors()), aside))
+        put(tensors_path, lambda aside: save_file(_apart(engine.tensors()), aside))
         description = {
             "format": FORMAT,
             "spec_key": spec_key(self.spec),
@@ -94,7 +94,7 @@ class Checkpoints:
             "tensors_sha256": _file_digest(tensors_path),
         }
         text = json.dumps({"description": description, "sha256": _digest(description)})
-        _write(self._path(state.step, "json"), lambda aside: aside.write_text(text, encoding="utf-8"))
+        put(self._path(state.step, "json"), lambda aside: aside.write_text(text, encoding="utf-8"))
         self.saved_step, self._saved_at = state.step, time.monotonic()
         self._prune(keep_recent=KEPT)
 
@@ -157,26 +157,6 @@ def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         name: tensor.clone() if tensor.storage_offset() or tensor._is_view() else tensor
         for name, tensor in tensors.items()
     }
-
-
-def _write(path: Path, fill: Callable[[Path], object]) -> None:
-    """Aside, to the disk, and only then into place. Nothing is left aside when it fails."""
-    aside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        fill(aside)
-        _sync(aside)
-        aside.replace(path)
-        _sync(path.parent)
-    finally:
-        aside.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _file_digest(path: Path) -> str:

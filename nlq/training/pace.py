@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from nlq.core.disk import put
 from nlq.core.launch import Slot
 from nlq.core.spec import RunSpec
 from nlq.data.plan import Batch, rolling_hash
@@ -85,10 +86,8 @@ class Paces:
         return kept if isinstance(kept, dict) else {}
 
     def _keep(self, kept: dict[str, list[float]]) -> None:
-        aside = self.path.with_name(f"{FILE}.{os.getpid()}.part")
-        aside.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(json.dumps(kept), encoding="utf-8")
-        aside.replace(self.path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        put(self.path, lambda aside: aside.write_text(json.dumps(kept), encoding="utf-8"))
 
 
 def _measured_rows(spec: RunSpec, one: Cost) -> int:

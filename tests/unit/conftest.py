@@ -1,4 +1,4 @@
-"""The synthetic sweeps of tests/unit/stats/fake.py, for the statistics' tests."""
+"""The synthetic sweeps of stats/fake.py, for the tests of statistics, tables and figures."""
 
 import importlib.util
 import sys
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def fake():
-    path = Path(__file__).parents[1] / "stats" / "fake.py"
+    path = Path(__file__).parent / "stats" / "fake.py"
     spec = importlib.util.spec_from_file_location("nlq_fake_sweeps", path)
     if spec.name not in sys.modules:
         sys.modules[spec.name] = importlib.util.module_from_spec(spec)

@@ -21,6 +21,7 @@ from nlq.commands._options import (
     PerDevice,
     Runner,
     Slots,
+    SlotsOrAuto,
     StallTimeout,
     States,
     Strict,
@@ -108,7 +109,7 @@ def sweep(
     detach: Annotated[
         bool, typer.Option("--detach", help="Queue, train in the background, and return at once.")
     ] = False,
-    slots: Slots = None,
+    slots: SlotsOrAuto = None,
     gpus: Gpus = None,
     per_device: PerDevice = None,
     runner: Runner = "local",
@@ -119,10 +120,10 @@ def sweep(
     db: Db = RUNS_DB,
 ) -> None:
     """Train what a spec asks for and is not trained yet."""
+    from nlq.commands.slots import slots_of_sweep
     from nlq.data.prepare import cache_folder
-    from nlq.runners._slots import slots as find_slots
 
-    places = find_slots(slots, gpus, per_device)
+    places = slots_of_sweep(slots, gpus, per_device, spec, cache_folder())
     if dry_run:
         from nlq.commands.dry_run import dry_run as look
 
@@ -133,7 +134,12 @@ def sweep(
     from nlq.commands.work import manner
 
     how = manner(stall_timeout, strict, notify, as_json=json, detached=detach)
-    given: dict[str, object] = {"slots": slots, "gpus": gpus, "per-device": per_device, "runner": runner}
+    given: dict[str, object] = {
+        "slots": slots and len(places),
+        "gpus": gpus,
+        "per-device": per_device,
+        "runner": runner,
+    }
     given |= {"stall-timeout": stall_timeout, "strict": strict, "notify": notify}
     raise typer.Exit(train(spec, db, cache_folder(), places, runner, how, words(given) if detach else None))
 

@@ -12,6 +12,12 @@ SweepName = Annotated[str | None, typer.Option("--sweep", help="Name of the swee
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Write to this file; its suffix chooses the format.")]
 
+SlotsOrAuto = Annotated[
+    str | None,
+    typer.Option(
+        "--slots", help="Runs at a time on the CPU; one a core, or one a GPU, unless given. auto: tried out, the best."
+    ),
+]
 Slots = Annotated[
     int | None, typer.Option("--slots", help="Runs at a time on the CPU; one a core, or one a GPU, unless given.")
 ]

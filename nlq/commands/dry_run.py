@@ -45,15 +45,28 @@ class Estimate(NamedTuple):
 
 def dry_run(spec: Path, cache: Path, slots: list[Slot], *, as_json: bool) -> None:
     """Print the table, or its rows as JSON."""
-    screen = console(stderr=True)
-    paces = Paces(cache, slots, source_sha256(), lambda text: screen.print(text, style="dim"))
-    planned = plan_to_look(spec, cache, paces)
-    estimates = [_estimate(run, planned.costs[run.key], paces) for run in planned.sweep.runs]
+    planned, estimates = _estimates(spec, cache, slots)
     remarks = [*planned.remarks, *too_large(estimates, slots)]
     if as_json:
         print_json({"sweep": planned.sweep.name, "runs": [_row(e) for e in estimates], "notes": remarks})
         return
     _print_table(planned, estimates, slots, remarks)
+
+
+def estimated_seconds(spec: Path, cache: Path, slots: list[Slot]) -> float:
+    """What the whole sweep of a spec file will take on some slots."""
+    return _seconds(_estimates(spec, cache, slots)[1], slots)
+
+
+def _estimates(spec: Path, cache: Path, slots: list[Slot]) -> tuple[Planned, list[Estimate]]:
+    screen = console(stderr=True)
+    paces = Paces(cache, slots, source_sha256(), lambda text: screen.print(text, style="dim"))
+    planned = plan_to_look(spec, cache, paces)
+    return planned, [_estimate(run, planned.costs[run.key], paces) for run in planned.sweep.runs]
+
+
+def _seconds(estimates: list[Estimate], slots: list[Slot]) -> float:
+    return IMPORT_S + max(sum(e.seconds for e in estimates) / len(slots), *(e.seconds for e in estimates), 0)
 
 
 def _estimate(run: PlannedRun, one: Cost, paces: Paces) -> Estimate:
@@ -151,9 +164,8 @@ def _print_table(planned: Planned, estimates: list[Estimate], slots: list[Slot],
 
 
 def _totals(estimates: list[Estimate], slots: list[Slot]) -> Iterator[str]:
-    seconds = IMPORT_S + max(sum(e.seconds for e in estimates) / len(slots), *(e.seconds for e in estimates), 0)
     work = f"{count(sum(e.tokens for e in estimates))} tokens and {sum(e.flops for e in estimates):.2e} FLOPs"
-    yield f"In all {work}, about {duration(seconds)} on {slots_text(slots)}."
+    yield f"In all {work}, about {duration(_seconds(estimates, slots))} on {slots_text(slots)}."
     share = sum(e.eval_share * e.seconds for e in estimates) / max(1e-9, sum(e.seconds for e in estimates))
     yield f"Evaluation takes {100 * share:.0f} % of that."
     while_training = sorted((checkpoint_bytes(e.run.spec, e.cost.total_params) for e in estimates), reverse=True)

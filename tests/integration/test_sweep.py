@@ -212,9 +212,28 @@ def test_status_show_and_listings(nlq: Run, write_spec: Run, tmp_path: Path) -> 
     shown = nlq("show", run_id[:7]).out
     assert "optim.lr_max" in shown
     assert "completed after 12 steps" in shown
-    assert no_constants(nlq("show", run_id, "--json").out)["attempts"][0]["ended"] == "completed"
+    details = no_constants(nlq("show", run_id, "--json").out)
+    assert details["attempts"][0]["ended"] == "completed"
+    assert 0 < details["speed"]["step_ms_median"] <= details["speed"]["step_ms_95th"]
+    assert 0 < details["speed"]["eval_share"] < 1
+    assert details["speed"]["peak_memory_bytes"] > 10**7
+    assert details["speed"]["mfu"] is None
     assert len(no_constants(nlq("data", "ls", "--json").out)) >= 1
     assert (tmp_path / "runs.db").read_bytes() == before
+
+
+def test_slots_auto_tries_how_to_share_the_cores(nlq: Run, write_spec: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nlq.runners._slots.cores", lambda: 2)
+    monkeypatch.setattr("nlq.commands.slots.cores", lambda: 2)
+    monkeypatch.setattr("nlq.commands.dry_run.estimated_seconds", lambda _spec, _cache, slots: 60.0 * len(slots))
+    done = nlq("sweep", write_spec(TWO_ARMS), "--runner", "inline", "--slots", "auto")
+    assert "1 slot of 2 threads (cpu): about 1 m 00 s" in done.err
+    assert "8 to train, on 1 slot of 2 threads" in done.err
+
+
+def test_slots_in_words_are_refused(nlq: Run, write_spec: Run) -> None:
+    done = nlq("sweep", write_spec(TWO_ARMS), "--slots", "many")
+    assert (done.code, "--slots many: a number, or auto" in done.err) == (2, True)
 
 
 def test_what_needs_no_database(nlq: Run) -> None:

@@ -1,5 +1,6 @@
 """Shared by all tests: shapes in `models/` are checked, nothing reaches the network or the user's own folders."""
 
+import os
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import NamedTuple
 import pytest
 from jaxtyping import install_import_hook
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests share the cores among themselves already
 install_import_hook("nlq.models", "beartype.beartype")
 
 from nlq import cli  # noqa: E402 - after the hook

@@ -7,13 +7,23 @@ for each point the seeds. A run that an arm already has is not listed again.
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from nlq.core.document import Document
-from nlq.core.errors import Mistake, NlqError, Position, SpecError, nearest
-from nlq.core.spec import RunSpec, mistakes_between, parse_run, spec_key, unknown_setting
+from nlq.core.errors import Mistake, NlqError, SpecError, nearest
+from nlq.core.reading import (
+    Point,
+    Reading,
+    Setting,
+    flat,
+    known_settings,
+    placed,
+    placed_settings,
+    refuse_unknown,
+    sweep_name,
+)
+from nlq.core.spec import RunSpec, mistakes_between, parse_run, spec_key
 
 TOP_LEVEL = ("name", "baseline", "base", "arms", "grid", "points", "seeds")
 ARM_KEYS = ("label", "grid", "points")
@@ -42,17 +52,6 @@ class Sweep:
     runs: tuple[PlannedRun, ...]
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A value and the place in the spec file that gave it."""
-
-    value: Any
-    position: Position | None
-
-
-Point = dict[str, Setting]
-
-
 @dataclass
 class _Arm:
     name: str
@@ -61,66 +60,24 @@ class _Arm:
     points: list[Point]
 
 
-@dataclass
-class _Plan:
-    """A spec file being read; mistakes are gathered, not raised, so that all are told at once."""
-
-    document: Document
-    mistakes: list[Mistake] = field(default_factory=list)
-
-    def wrong(self, path: tuple[Any, ...], message: str, hint: str = "") -> None:
-        self.mistakes.append(Mistake(".".join(map(str, path)), message, self.document.at(*path), hint))
-
-    def refuse_null(self, path: tuple[Any, ...]) -> None:
-        """A key that is there with nothing behind it is no default, but something forgotten."""
-        above = self.get(path[:-1], dict, "a mapping", {}) if path[:-1] else self.document.data
-        if path[-1] in above and above[path[-1]] is None:
-            self.wrong(path, "is empty")
-
-    def get(self, path: tuple[Any, ...], kind: type, what: str, default: Any) -> Any:
-        node = self.document.data
-        for part in path:
-            node = node.get(part) if isinstance(node, dict) else None
-        if node is None:
-            return default
-        if not isinstance(node, kind):
-            self.wrong(path, f"must be {what}, found {node!r}")
-            return default
-        return node
-
-
 def expand(document: Document, resolve: Callable[[RunSpec], RunSpec]) -> Sweep:
     """The sweep of a spec file. `resolve` fills what core cannot know (slots, vocabulary, digest of the data) and
     raises SpecError where a name is unknown. Raises SpecError with every mistake of the file."""
-    plan = _Plan(document)
+    plan = Reading(document)
     if not isinstance(document.data, dict):
         raise SpecError([Mistake("", "must be a mapping with arms")], document.source)
-    _refuse_unknown(plan, (), document.data, TOP_LEVEL)
+    refuse_unknown(plan, (), document.data, TOP_LEVEL)
     arms = _arms(plan)
     seeds = _seeds(plan)
     baseline = _baseline(plan, arms)
-    name = _name(plan)
+    name = sweep_name(plan)
     runs = list(_runs(plan, arms, seeds, resolve))
     if plan.mistakes:
         raise SpecError(plan.mistakes, document.source)
     return Sweep(name, baseline, document.source, document.text, tuple(runs))
 
 
-def _name(plan: _Plan) -> str:
-    """The sweep's name, or that of its file without the suffix."""
-    name = plan.document.data.get("name", Path(plan.document.source).stem)
-    if not isinstance(name, str | int | float) or not str(name).isprintable() or "/" in str(name) or not str(name):
-        plan.wrong(("name",), f"must be text without a slash, found {name!r}")
-    return str(name)
-
-
-def _refuse_unknown(plan: _Plan, path: tuple[Any, ...], names: Mapping[Any, Any], known: tuple[str, ...]) -> None:
-    for name in names:
-        if name not in known:
-            plan.wrong((*path, name), "unknown key", f"{name}: {nearest(str(name), known)}")
-
-
-def _seeds(plan: _Plan) -> list[Any]:
+def _seeds(plan: Reading) -> list[Any]:
     plan.refuse_null(("seeds",))
     seeds = plan.get(("seeds",), list, "a list such as [0, 1, 2]", [0])
     if not seeds:
@@ -131,7 +88,7 @@ def _seeds(plan: _Plan) -> list[Any]:
     return [seed for seed in seeds if isinstance(seed, int) and 0 <= seed < 2**32] or [0]
 
 
-def _arms(plan: _Plan) -> list[_Arm]:
+def _arms(plan: Reading) -> list[_Arm]:
     arms = plan.get(("arms",), dict, "a mapping of arm names to settings", {})
     if len({str(name) for name in arms}) < len(arms):
         plan.wrong(("arms",), "two arms have the same name")
@@ -142,7 +99,7 @@ def _arms(plan: _Plan) -> list[_Arm]:
     return [_arm(plan, name, base, shared) for name in arms]
 
 
-def _arm(plan: _Plan, name: Any, base: Point, shared: list[Point]) -> _Arm:
+def _arm(plan: Reading, name: Any, base: Point, shared: list[Point]) -> _Arm:
     path = ("arms", name)
     node = plan.get(path, dict, "a mapping of settings", {})
     own = "grid" in node or "points" in node
@@ -155,45 +112,13 @@ def _arm(plan: _Plan, name: Any, base: Point, shared: list[Point]) -> _Arm:
     return _Arm(str(name), label, {**base, **settings}, points)
 
 
-def _settings(plan: _Plan, path: tuple[Any, ...]) -> Point:
+def _settings(plan: Reading, path: tuple[Any, ...]) -> Point:
     node = plan.get(path, dict, "a mapping of settings", {})
     own = {key: value for key, value in node.items() if path[0] != "arms" or key not in ARM_KEYS}
-    return _known(plan, _placed_settings(plan, path, own))
+    return known_settings(plan, placed_settings(plan, path, own))
 
 
-def _placed_settings(plan: _Plan, path: tuple[Any, ...], node: Mapping[Any, Any]) -> Point:
-    settings: Point = {}
-    for name, place, value in _flat(path, node):
-        if name in settings:
-            plan.mistakes.append(Mistake(name, "given twice", plan.document.at(*place)))
-        settings[name] = Setting(value, plan.document.at(*place))
-    return settings
-
-
-def _known(plan: _Plan, settings: Point) -> Point:
-    """The settings whose names exist; the others become mistakes."""
-    good: Point = {}
-    for name, setting in settings.items():
-        mistake = unknown_setting(name)
-        if mistake:
-            plan.mistakes.append(Mistake(name, mistake.message, setting.position, mistake.hint))
-        else:
-            good[name] = setting
-    return good
-
-
-def _flat(
-    path: tuple[Any, ...], node: Mapping[Any, Any], prefix: str = ""
-) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
-    """(dotted name, path in the file, value) of everything below a mapping."""
-    for key, value in node.items():
-        if isinstance(value, dict):
-            yield from _flat((*path, key), value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", (*path, key), value
-
-
-def _points(plan: _Plan, path: tuple[Any, ...]) -> list[Point]:
+def _points(plan: Reading, path: tuple[Any, ...]) -> list[Point]:
     """Points of the sweep (path is empty) or of an arm, from `points` or from `grid`."""
     for key in ("grid", "points"):
         plan.refuse_null((*path, key))
@@ -203,42 +128,42 @@ def _points(plan: _Plan, path: tuple[Any, ...]) -> list[Point]:
         plan.wrong((*path, "points"), "grid and points are both given; keep one")
     if listed is not None:
         return _listed_points(plan, (*path, "points"), listed)
-    if grid is not None and not list(_flat(path, grid)):
+    if grid is not None and not list(flat(path, grid)):
         plan.wrong((*path, "grid"), "the grid is empty", "grid: {optim.lr_max: [1e-3, 2e-3]}")
     return _grid_points(plan, (*path, "grid"), grid or {})
 
 
-def _listed_points(plan: _Plan, path: tuple[Any, ...], listed: list[Any]) -> list[Point]:
+def _listed_points(plan: Reading, path: tuple[Any, ...], listed: list[Any]) -> list[Point]:
     if not listed:
         plan.wrong(path, "the list is empty")
     points = []
     for index, node in enumerate(listed):
         if isinstance(node, dict):
-            points.append(_known(plan, _placed_settings(plan, (*path, index), node)))
+            points.append(known_settings(plan, placed_settings(plan, (*path, index), node)))
         else:
             plan.wrong((*path, index), f"must be a mapping of settings, found {node!r}")
     return points
 
 
-def _grid_points(plan: _Plan, path: tuple[Any, ...], grid: Mapping[Any, Any]) -> list[Point]:
-    axes = [_axis(plan, name, place, values) for name, place, values in _flat(path, grid)]
+def _grid_points(plan: Reading, path: tuple[Any, ...], grid: Mapping[Any, Any]) -> list[Point]:
+    axes = [_axis(plan, name, place, values) for name, place, values in flat(path, grid)]
     if math.prod(len(axis) for axis in axes if axis) > MOST_POINTS:
         plan.wrong(path, f"more than {MOST_POINTS:,} points")
         return [{}]
     return [dict(combination) for combination in itertools.product(*filter(None, axes))]
 
 
-def _axis(plan: _Plan, name: str, path: tuple[Any, ...], values: Any) -> list[tuple[str, Setting]]:
+def _axis(plan: Reading, name: str, path: tuple[Any, ...], values: Any) -> list[tuple[str, Setting]]:
     if not isinstance(values, list) or not values:
         what = "the list is empty" if values == [] else f"must be a list of values, found {values!r}"
         plan.wrong(path, what, f"{name}: [1e-3, 2e-3]")
         return []
-    if not _known(plan, {name: Setting(values, plan.document.at(*path))}):
+    if not known_settings(plan, {name: Setting(values, plan.document.at(*path))}):
         return []
     return [(name, Setting(value, plan.document.at(*path, index))) for index, value in enumerate(values)]
 
 
-def _baseline(plan: _Plan, arms: list[_Arm]) -> str:
+def _baseline(plan: Reading, arms: list[_Arm]) -> str:
     names = [arm.name for arm in arms]
     default = "baseline" if "baseline" in names or not names else names[0]
     baseline = str(plan.document.data.get("baseline", default))
@@ -248,7 +173,7 @@ def _baseline(plan: _Plan, arms: list[_Arm]) -> str:
 
 
 def _runs(
-    plan: _Plan, arms: list[_Arm], seeds: list[Any], resolve: Callable[[RunSpec], RunSpec]
+    plan: Reading, arms: list[_Arm], seeds: list[Any], resolve: Callable[[RunSpec], RunSpec]
 ) -> Iterator[PlannedRun]:
     seen = set()
     for arm in arms:
@@ -262,7 +187,7 @@ def _runs(
 
 
 def _resolved(
-    plan: _Plan, arm: _Arm, settings: Point, seed: int, resolve: Callable[[RunSpec], RunSpec]
+    plan: Reading, arm: _Arm, settings: Point, seed: int, resolve: Callable[[RunSpec], RunSpec]
 ) -> RunSpec | None:
     spec, mistakes = parse_run({name: s.value for name, s in settings.items()}, seed)
     if spec is not None:
@@ -277,16 +202,5 @@ def _resolved(
         mistakes += error.mistakes
     except NlqError as error:
         mistakes.append(Mistake("", f'arm "{arm.name}": {error.message}', hint=error.hint))
-    plan.mistakes += [_placed(m, settings) for m in mistakes]
+    plan.mistakes += [placed(m, settings) for m in mistakes]
     return None if mistakes else resolved
-
-
-def _placed(mistake: Mistake, settings: Point) -> Mistake:
-    """The mistake with the place of the setting that it is about, or of the closest one above it."""
-    parts = mistake.path.split(".")
-    for end in range(len(parts), 0, -1):
-        name = ".".join(parts[:end])
-        places = [s.position for n, s in settings.items() if n == name or n.startswith(f"{name}.")]
-        if places and end > 1:
-            return Mistake(mistake.path, mistake.message, places[0], mistake.hint)
-    return mistake

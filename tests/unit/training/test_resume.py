@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from nlq.core.run import EvalRow, Outcome, StepRow
 from nlq.core.spec import ModelSpec, OptimSpec, RunSpec, TrainSpec, defaults_resolved
-from nlq.data.plan import WindowsData
+from nlq.data.plan import Batch, WindowsData
 from nlq.models.build import build, initialise, resolve
+from nlq.training import loop
 from nlq.training.checkpoint import Checkpoints, TrainingState
-from nlq.training.engine import Engine
+from nlq.training.engine import Engine, Update
 from nlq.training.guard import Guard
 from nlq.training.loop import Run, proceed
 
@@ -246,3 +247,32 @@ def test_the_guard_stops_where_training_is_gone(
     guard, spec = Guard(), spec_of(**changes)
     stopped = next((step for step, loss in enumerate(losses) if guard.gone(step, loss, spec)), None)
     assert stopped == expected
+
+
+def test_numbers_that_are_read_together_are_the_same(
+    tmp_path: Path, uninterrupted: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, which is not waited for at each step: also when stopped between two readings."""
+    monkeypatch.setitem(loop.READ_EVERY, "cpu", 5)
+    rows = Rows()
+    assert go_on(tmp_path, spec_of(), rows, stop=8).interrupted
+    assert not go_on(tmp_path, spec_of(), rows).interrupted
+    assert (rows.steps, rows.evals) == (uninterrupted.steps, uninterrupted.evals)
+
+
+def test_training_that_is_gone_ends_at_the_right_step_when_read_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(loop.READ_EVERY, "cpu", 5)
+    spec = spec_of(eval_every=100)
+    run = run_of(spec, Rows())
+    broken = run.engine.update
+
+    def update(batch: Batch, step: int) -> Update:
+        if step == 6:
+            with torch.no_grad():
+                run.engine.model.norm.weight[0] = float("nan")
+        return broken(batch, step)
+
+    monkeypatch.setattr(run.engine, "update", update)
+    ended = proceed(run, TrainingState())
+    assert (ended.steps_done, ended.diverged_step) == (6, 6)
+    assert max(run.sink.steps) == 6

@@ -26,7 +26,7 @@ class Turns(NamedTuple):
 
     seconds: float = 1.0
     rounds: int | None = None
-    limit_s: float = 25.0
+    limit_s: float = 20.0
 
 
 def interleave(contenders: Mapping[str, Go], turns: Turns) -> dict[str, list[float]]:

@@ -24,7 +24,9 @@ from nlq.core.optim import OptimSpec
 from nlq.training.schedule import learning_rate
 
 EPS = 1e-5
-TRY_S, MOST_TRIES = 1.0, 5
+TRY_S, MOST_TRIES = 2.0, 8
+"""How long, and how often, ways to compute the loss are tried against each other."""
+
 AGREE = 2e-2
 """Relative difference of losses up to which a compiled step counts as the eager one: bfloat16 rounds to 0.4 %."""
 
@@ -138,14 +140,6 @@ class Reference:
         return loss.detach()
 
 
-def tune(reference: Reference, *, compiled: bool) -> str:
-    """Give a reference the quickest of the usual settings on this device; says in words which, and what lacks."""
-    eager = {lowered: _passed(reference, lowered) for lowered in (False, True)}
-    reference.lowered = eager[True].seconds < eager[False].seconds
-    how = _compile(reference, eager[reference.lowered]) if compiled else "not compiled"
-    return f"{'bf16 autocast' if reference.lowered else 'float32'}, fused AdamW, {how}"
-
-
 class _Passed(NamedTuple):
     """The loss of a first pass, and the seconds of the quickest."""
 
@@ -153,18 +147,34 @@ class _Passed(NamedTuple):
     seconds: float
 
 
-def _compile(reference: Reference, eager: _Passed) -> str:
+class _Way(NamedTuple):
+    """One way to compute the loss."""
+
+    loss: Loss
+    lowered: bool
+
+
+def tune(reference: Reference, *, compiled: bool) -> str:
+    """Give a reference the quickest of the usual settings on this device; says in words which, and what lacks."""
+    high, low = (_Way(reference.model, lowered) for lowered in (False, True))
+    eager = _tried(reference, [high, low])
+    chosen = low if eager[1].seconds < eager[0].seconds else high
+    how = _compile(reference, chosen) if compiled else "not compiled"
+    reference.lowered = chosen.lowered
+    return f"{'bf16 autocast' if chosen.lowered else 'float32'}, fused AdamW, {how}"
+
+
+def _compile(reference: Reference, eager: _Way) -> str:
     """Compile the loss where this machine can, where the numbers agree, and where it is quicker."""
     if not _has_compiler():
         return "not compiled: no C++ compiler here (install g++)"
-    reference.loss = torch.compile(reference.model, dynamic=False)
+    way = eager._replace(loss=torch.compile(reference.model, dynamic=False))
     try:
-        _passed(reference, reference.lowered)
-        reason = _against(_passed(reference, reference.lowered), eager)
+        _pass(reference, way)
+        reason = _against(*_tried(reference, [way, eager]))
     except Exception as error:  # noqa: BLE001 - whatever a compiler dies of, the eager step stands
         reason = f"not compiled: {type(error).__name__} in torch.compile"
-    if reason:
-        reference.loss = reference.model
+    reference.loss = reference.model if reason else way.loss
     return reason or "compiled"
 
 
@@ -179,14 +189,20 @@ def _has_compiler() -> bool:
     return any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "g++", "clang++"))
 
 
-def _passed(reference: Reference, lowered: bool) -> _Passed:
-    """Passes over one batch for a second, one at least and five at most."""
-    reference.lowered = lowered
+def _tried(reference: Reference, ways: list[_Way]) -> list[_Passed]:
+    """Each way in turn on one batch, as often as TRY_S allows, so that a busy machine slows all of them."""
+    passes = [[_pass(reference, way) for way in ways]]
+    while len(passes) < MOST_TRIES and sum(one.seconds for turn in passes for one in turn) < TRY_S:
+        passes.append([_pass(reference, way) for way in ways])
+    return [_Passed(turns[0].loss, min(one.seconds for one in turns)) for turns in zip(*passes, strict=True)]
+
+
+def _pass(reference: Reference, way: _Way) -> _Passed:
+    """Forward and backward over the batch that all tries share."""
+    reference.loss, reference.lowered = way
     x_BT, y_BT = reference.batch(torch.Generator().manual_seed(0))
-    losses, times = list[float](), list[float]()
-    while not times or (sum(times) < TRY_S and len(times) < MOST_TRIES):
-        began = time.perf_counter()
-        losses.append(float(reference.backward(x_BT, y_BT)))
-        times.append(time.perf_counter() - began)
-        reference.optimiser.zero_grad(set_to_none=True)
-    return _Passed(losses[0], min(times))
+    began = time.perf_counter()
+    loss = float(reference.backward(x_BT, y_BT))
+    taken = _Passed(loss, time.perf_counter() - began)
+    reference.optimiser.zero_grad(set_to_none=True)
+    return taken

@@ -18,7 +18,7 @@ from nlq.bench.sizes import Size
 from nlq.core.errors import NlqError
 
 RUNS = 8
-STEPS = 300
+STEPS = 200
 SIZE = Size("tiny", 4, 4, 128, 64, 12, 320)
 """The tiny size with the vocabulary that bytes need."""
 

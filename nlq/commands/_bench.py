@@ -19,7 +19,7 @@ def bench(
         str | None, typer.Option("--device", help="cpu or cuda:0; the GPU unless given, where there is one.")
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", help="Turns of each step; unless given, as many as fit into 25 s a size.")
+        int | None, typer.Option("--rounds", help="Turns of each step; unless given, as many as fit into 20 s a size.")
     ] = None,
     seconds: Annotated[float | None, typer.Option("--seconds", help="How long a turn lasts; 1 unless given.")] = None,
     arms: Annotated[

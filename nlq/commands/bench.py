@@ -11,8 +11,10 @@ from rich.table import Table
 from nlq.bench.arms import WORKS
 from nlq.bench.arms import arms as measure_arms
 from nlq.bench.compare import CONTENDERS, Setting, compare
+from nlq.bench.contenders import PLAIN
 from nlq.bench.interleave import Turns
 from nlq.bench.sizes import precision_of, sizes_named
+from nlq.bench.sweep import RUNS, STEPS
 from nlq.bench.sweep import sweep as measure_sweep
 from nlq.commands._console import console, dash, print_json, size
 from nlq.core.errors import NlqError
@@ -29,8 +31,8 @@ MEMORY = {"THP_MEM_ALLOC_ENABLE": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1
 LIMIT_S = 300.0
 """What the command takes at most, by and large, when nothing is asked for."""
 
-SWEEP_S = 75.0
-"""What the sweep of eight runs takes with its plain twins, roughly, on two cores."""
+START_S = 4.0
+"""What a process takes to begin, roughly."""
 
 ARMS_SIZE = "small"
 
@@ -60,7 +62,7 @@ def bench(
             for row in measure_arms(one, arms_setting, _say)
         ]
     nothing_asked = not (sizes or arms or sweep)
-    if nothing_asked and time.monotonic() - began + SWEEP_S > LIMIT_S:
+    if nothing_asked and time.monotonic() - began + _sweep_s(found["rows"][0]) > LIMIT_S:
         _say("no time is left for the sweep of eight runs: nlq bench --sweep")
     elif sweep or nothing_asked:
         found["sweep"] = measure_sweep(setting, _say)
@@ -88,6 +90,12 @@ def _setting(threads: int | None, device: str | None, turns: Turns, *, compiled:
     place = device or (FIRST_GPU if torch.cuda.is_available() else "cpu")
     memory = {**MEMORY, "TORCHINDUCTOR_CACHE_DIR": str(cache_folder() / "compiled")}
     return Setting(place, threads or most, precision_of(place), turns, memory, compiled)
+
+
+def _sweep_s(tiny: Mapping[str, Any]) -> float:
+    """What the sweep takes with its plain twins, roughly: nlq's side half as long as theirs."""
+    step_s: float = tiny["contenders"][PLAIN]["step_ms"] / 1000
+    return 1.5 * RUNS * (START_S + STEPS * step_s)
 
 
 def _machine(setting: Setting) -> dict[str, Any]:

@@ -16,12 +16,12 @@ SUFFIXES = {".md": "md", ".tex": "latex", ".csv": "csv", ".json": "json"}
 
 def report_table1(db: Path, sweep: str | None, form: str | None, out: Path | None, *, all_points: bool) -> None:
     """Table 1 of a sweep: to the terminal, or as text in a format."""
-    _deliver(table1.sheet(table1.read(Reader(db), sweep, all_points)), form, out)
+    deliver(table1.sheet(table1.read(Reader(db), sweep, all_points)), form, out)
 
 
 def report_published(form: str | None, out: Path | None) -> None:
     """The paper's own Table 1, computed again from its printed losses."""
-    _deliver(published.sheet(published.read()), form, out)
+    deliver(published.sheet(published.read()), form, out)
 
 
 def plot(db: Path, name: str, sweep: str | None, out: Path | None, *, as_json: bool = False) -> None:
@@ -48,7 +48,8 @@ def list_figures(*, as_json: bool = False) -> None:
     console().print(table)
 
 
-def _deliver(sheet: Sheet, form: str | None, out: Path | None) -> None:
+def deliver(sheet: Sheet, form: str | None, out: Path | None) -> None:
+    """A table to the terminal, as text in a format, or into a file whose suffix names the format."""
     if form is None and out is not None:
         form = SUFFIXES.get(out.suffix.lower())
         if form is None:

@@ -1,0 +1,32 @@
+"""The command `nlq power`. Like `cli.py` it imports whatever is slow inside the command."""
+
+from typing import Annotated
+
+import typer
+
+from nlq.commands._options import Json, Out
+
+
+def power(
+    sigma: Annotated[float, typer.Option("--sigma", help="sd of one run's validation loss over seeds, in nats.")],
+    gap: Annotated[
+        float | None, typer.Option("--gap", help="The gap in nats; a table of the usual numbers of seeds unless given.")
+    ] = None,
+    correlation: Annotated[
+        float | None,
+        typer.Option("--correlation", help="Of the arms' losses over seeds, where seeds are paired; unpaired if not."),
+    ] = None,
+    arms: Annotated[int, typer.Option("--arms", min=1, help="How many arms face the baseline (Bonferroni).")] = 1,
+    power: Annotated[float, typer.Option("--power", help="Probability of finding the gap.")] = 0.8,
+    format: Annotated[  # noqa: A002
+        str | None, typer.Option("--format", help="md, latex, csv or json; a table for the terminal unless given.")
+    ] = None,
+    json: Json = False,
+    out: Out = None,
+) -> None:
+    """Say how many seeds a gap in loss needs, two-sided at 5 %."""
+    from nlq.commands.report import deliver
+    from nlq.report import power as table
+
+    found = table.read(sigma, gap, power, correlation, arms)
+    deliver(table.sheet(found), "json" if json else format, out)

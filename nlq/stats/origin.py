@@ -7,8 +7,8 @@ from nlq.core.run import Provenance, State
 from nlq.stats.compare import compare
 from nlq.stats.printing import plural
 from nlq.stats.selection import Selection
+from nlq.stats.tuning import RATE, budget, optimum
 
-RATE = "optim.lr_max"
 UNFINISHED = (State.QUEUED, State.RUNNING, State.FAILED, State.CANCELLED, State.LOST)
 
 
@@ -96,11 +96,7 @@ def _unclear(selection: Selection) -> Iterator[str]:
 
 def _edges(selection: Selection) -> Iterator[str]:
     """A best learning rate at the end of its grid says that the arm is not tuned."""
-    at_edge = []
-    for arm, best in selection.best.items():
-        rates = {float(p.settings[RATE]) for p in selection.points[arm] if RATE in p.settings}
-        if len(rates) > 1 and best.settings.get(RATE) in (min(rates), max(rates)):
-            at_edge.append(best.label)
+    at_edge = [best.label for arm, best in selection.best.items() if RATE in optimum(selection, arm).axes]
     if at_edge:
         yield f"best η_max at the edge of the grid, so not tuned: {', '.join(at_edge)}"
 
@@ -131,13 +127,12 @@ def _unpaired(selection: Selection) -> Iterator[str]:
 def _budgets(selection: Selection) -> Iterator[str]:
     budgets: dict[str, list[str]] = {}
     for arm, points in selection.points.items():
-        seeds = max(len(p.traces) for p in points)
-        budgets.setdefault(f"{plural(len(points), 'point')} × {plural(seeds, 'seed')}", []).append(arm)
+        budgets.setdefault(str(budget(points)), []).append(arm)
     grids = {frozenset(repr(sorted(p.settings.items())) for p in ps) for ps in selection.points.values()}
     if len(budgets) == 1 and len(grids) > 1:
         yield "arms have different points of the same number"
     if len(budgets) > 1:
-        yield "budgets differ: " + "; ".join(f"{', '.join(arms)} {budget}" for budget, arms in budgets.items())
+        yield "budgets differ: " + "; ".join(f"{', '.join(arms)} {size}" for size, arms in budgets.items())
 
 
 def _mixed(selection: Selection) -> Iterator[str]:

@@ -1,0 +1,159 @@
+"""Whether arms were tuned alike, and whether each arm's best point lies inside its grid (METHOD 4.4)."""
+
+import math
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nlq.stats.power import best_of
+from nlq.stats.printing import plural
+from nlq.stats.selection import GridPoint, Selection
+
+RATE = "optim.lr_max"
+FEWEST_VALUES = 3
+"""An axis of fewer values has no inside: of a learning rate that is a lack, of other settings a choice."""
+
+
+class Budget(NamedTuple):
+    """How much an arm was tuned: its points, and the seeds that all of them have."""
+
+    points: int
+    seeds: int
+
+    def __str__(self) -> str:
+        return f"{plural(self.points, 'point')} × {plural(self.seeds, 'seed')}"
+
+
+class Tuned(StrEnum):
+    """Where an arm's best point lies on its grid."""
+
+    INTERIOR = "interior"
+    EDGE = "edge: not tuned"
+    UNTRIED = "one learning rate: not tuned"
+
+
+class Bowl(NamedTuple):
+    """A parabola in ln(learning rate): nats per (ln LR)², and its lowest point (rate, nats a token)."""
+
+    curvature: float
+    lr_max: float
+    loss_nats: float
+
+
+class Optimum(NamedTuple):
+    """Where the best point lies; `axes` are the settings at an edge, `bowl` None without neighbours on both sides."""
+
+    tuned: Tuned
+    axes: tuple[str, ...]
+    bowl: Bowl | None
+
+
+class Cross(NamedTuple):
+    """Mean losses (nats a token) of both arms at both optima; None where an arm was not trained there."""
+
+    base_at_base: float | None
+    base_at_other: float | None
+    other_at_base: float | None
+    other_at_other: float | None
+
+
+def budget(points: Sequence[GridPoint]) -> Budget:
+    """Points, and seeds that every point has: fresh seeds of the chosen point confirm it, they do not tune."""
+    shared = set.intersection(*({trace.seed for trace in point.traces} for point in points))
+    return Budget(len(points), len(shared))
+
+
+def fresh_seeds(selection: Selection, point: GridPoint) -> tuple[int, ...]:
+    """Seeds of the point that did not choose it: those of no other point of its arm, or all where it has no other."""
+    others = (p for p in selection.points[point.arm] if p is not point)
+    used = {trace.seed for other in others for trace in other.traces}
+    return tuple(seed for seed in selection.losses(point) if seed not in used)
+
+
+def optimum(selection: Selection, arm: str) -> Optimum:
+    """Whether the arm's best point lies inside its grid, along each axis with the other settings held.
+
+    Every numeric axis of three or more values counts, and the learning rate always.
+    """
+    best = selection.best[arm]
+    axes = [name for name, value in best.settings.items() if _number(value)]
+    edges = [a for a in axes if len(_along(selection, best, a)) >= _needed(a) and not _inside(selection, best, a)]
+    tried = RATE in axes and len(_along(selection, best, RATE)) > 1
+    tuned = Tuned.EDGE if edges else Tuned.INTERIOR if tried else Tuned.UNTRIED
+    return Optimum(tuned, tuple(edges), _bowl_of(selection, best) if tried else None)
+
+
+def bowl(rates: Sequence[float], losses_nats: Sequence[float]) -> Bowl | None:
+    """The parabola in ln(rate) through the lowest loss and its neighbours; None at an edge or where one diverged."""
+    ordered = sorted(zip(rates, losses_nats, strict=True))
+    lowest = min(range(len(ordered)), key=lambda i: ordered[i][1])
+    three = ordered[lowest - 1 : lowest + 2] if lowest else []
+    if len(three) < 3 or not all(math.isfinite(loss) for _, loss in three):
+        return None
+    middle = math.log(three[1][0])
+    x = [math.log(rate) - middle for rate, _ in three]
+    a, b, c = (float(v) for v in np.polyfit(x, [loss for _, loss in three], 2))
+    return Bowl(a, math.exp(middle - b / (2 * a)), c - b * b / (4 * a)) if a > 0 else None
+
+
+def expected_best(losses_nats: Iterable[float], count: int) -> float:
+    """Expected lowest of `count` draws, with replacement, among these losses (Dodge et al. 2019, METHOD 4.4).
+
+    Σ L_i [((n-i+1)/n)^k - ((n-i)/n)^k] over sorted losses; +inf when one diverged, for then it may be the only draw.
+    """
+    ordered = np.sort(np.array(list(losses_nats), dtype=float))
+    ends = (np.arange(len(ordered), -1, -1) / len(ordered)) ** count
+    return float(ordered @ (ends[:-1] - ends[1:]))
+
+
+def winners_curse(points: int, sigma_nats: float, seeds: int) -> float:
+    """By how many nats the best of equal points, chosen on the mean of `seeds`, is expected to be flattered."""
+    return best_of(points) * sigma_nats / math.sqrt(seeds)
+
+
+def cross(selection: Selection, arm: str) -> Cross:
+    """The baseline and an arm, each at its own optimum and at the other's, on the shown split."""
+    base, other = selection.reference, selection.best[arm]
+    there = _same_settings(selection.points[base.arm], other), _same_settings(selection.points[arm], base)
+    return Cross(*(mean_loss(selection, p) if p else None for p in (base, *there, other)))
+
+
+def mean_loss(selection: Selection, point: GridPoint, split: str | None = None) -> float | None:
+    """Mean over seeds at the compared step, nats a token; +inf where one diverged, None without a result."""
+    losses = selection.losses(point, split)
+    return sum(losses.values()) / len(losses) if losses else None
+
+
+def _needed(axis: str) -> int:
+    return 2 if axis == RATE else FEWEST_VALUES
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _along(selection: Selection, best: GridPoint, axis: str) -> dict[float, float]:
+    """Mean selection losses by value of one axis, the other settings as at the best point; pending ones left out."""
+    found: dict[float, float] = {}
+    for point in selection.points[best.arm]:
+        held = all(point.settings.get(n) == v for n, v in best.settings.items() if n != axis)
+        loss = mean_loss(selection, point, selection.at.select_split)
+        if held and loss is not None and _number(point.settings.get(axis)):
+            found[float(point.settings[axis])] = loss
+    return found
+
+
+def _inside(selection: Selection, best: GridPoint, axis: str) -> bool:
+    values, own = _along(selection, best, axis), float(best.settings[axis])
+    return bool(values) and min(values) < own < max(values)
+
+
+def _bowl_of(selection: Selection, best: GridPoint) -> Bowl | None:
+    found = _along(selection, best, RATE)
+    return bowl(list(found), list(found.values())) if found else None
+
+
+def _same_settings(points: Iterable[GridPoint], like: GridPoint) -> GridPoint | None:
+    return next((point for point in points if dict(point.settings) == dict(like.settings)), None)

@@ -1,0 +1,55 @@
+"""Several arms together: Holm's known answer, Dunnett's constants, the joint bootstrap."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from nlq.stats.families import correlation, critical, holm, joint_draws, joint_p
+
+
+def test_holms_known_answer():
+    assert holm([0.001, 0.01, 0.03, 0.04]) == pytest.approx([0.004, 0.03, 0.06, 0.06])
+    assert holm([0.04, 0.001, 0.03, 0.01]) == pytest.approx([0.06, 0.004, 0.06, 0.03])
+    assert holm([0.9, 0.8]) == [1, 1]
+
+
+@pytest.mark.parametrize(("arms", "df", "constant"), [(2, 10, 2.57), (3, 16, 2.59), (5, 20, 2.73)])
+def test_dunnetts_two_sided_constants(arms, df, constant):
+    shared = np.full((arms, arms), 0.5) + 0.5 * np.eye(arms)
+    assert critical(df, shared) == pytest.approx(constant, abs=0.025)
+
+
+def test_agrees_with_scipys_dunnett():
+    rng = np.random.default_rng(2)
+    base, arms = rng.normal(0, 1, 8), [rng.normal(m, 1, 8) for m in (0.4, 1.2, 0.9)]
+    found = stats.dunnett(*arms, control=base, rng=np.random.default_rng(0))
+    shared = np.full((3, 3), 0.5) + 0.5 * np.eye(3)
+    assert [joint_p(t, 28, shared) for t in found.statistic] == pytest.approx(list(found.pvalue), abs=3e-3)
+
+
+def test_one_arm_is_students_t():
+    assert critical(8, np.eye(1)) == pytest.approx(stats.t.ppf(0.975, 8))
+    assert joint_p(-2.5, 8, np.eye(1)) == pytest.approx(2 * stats.t.sf(2.5, 8))
+
+
+def test_arms_that_move_together_count_as_one():
+    assert critical(8, np.ones((3, 3))) == pytest.approx(stats.t.ppf(0.975, 8), abs=0.02)
+    assert critical(8, np.eye(3)) <= stats.t.ppf(1 - 0.025 / 3, 8)
+
+
+def test_joint_bootstrap_has_the_spread_of_both_sources_and_the_shared_baseline():
+    rng = np.random.default_rng(4)
+    base = rng.normal(0, 0.1, (6, 1)) + rng.normal(0, 1, (1, 300))
+    arms = np.stack([base - rng.normal(0, 0.1, (6, 1)) - rng.normal(0, 1, (1, 300)) for _ in range(2)])
+    tokens = np.full(300, 1)
+    draws = joint_draws(arms, tokens, 4000)
+    assert draws.mean(0) == pytest.approx(arms.mean((1, 2)), abs=0.01)
+    seeds = arms.mean(2).var(1) / 6  # a bootstrap over S seeds has (S - 1)/S of the variance
+    documents = arms.mean(1).var(1) / 300
+    assert draws.var(0) == pytest.approx(seeds + documents, rel=0.1)
+    assert 0.3 < correlation(draws)[0, 1] < 0.9
+    assert np.array_equal(draws, joint_draws(arms, tokens, 4000))
+
+
+def test_arms_that_never_vary_count_as_unrelated():
+    assert np.array_equal(correlation(np.zeros((10, 2))), np.eye(2))

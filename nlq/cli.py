@@ -270,10 +270,19 @@ def show(
 @app.command()
 def report(
     table1: Annotated[bool, typer.Option("--table1", help="The paper's Table 1, for a sweep of your own.")] = False,
+    evidence: Annotated[
+        bool, typer.Option("--evidence", help="Each arm with seeds, interval, budget of tuning, and verdict.")
+    ] = False,
+    why: Annotated[
+        str | None, typer.Option("--why", metavar="ARM", help="How the verdict on one arm comes about, step by step.")
+    ] = None,
     published: Annotated[
         bool, typer.Option("--published", help="The paper's own Table 1, recomputed from its printed losses.")
     ] = False,
     all_points: Annotated[bool, typer.Option("--all", help="Every point of the grid, not each arm's best.")] = False,
+    sigma: Annotated[
+        float | None, typer.Option("--sigma", help="Calibrated sd of one run's loss, in nats: for z and for bounds.")
+    ] = None,
     sweep: SweepName = None,
     format: Annotated[  # noqa: A002
         str | None, typer.Option("--format", help="md, latex, csv or json; a table for the terminal unless given.")
@@ -283,19 +292,11 @@ def report(
     db: Db = RUNS_DB,
 ) -> None:
     """Print a table of results."""
-    from nlq.commands.report import report_published, report_table1
+    from nlq.commands.report import Asked
+    from nlq.commands.report import report as write
 
-    if table1 == published:
-        raise NlqError("say which table", "nlq report --table1; nlq report --published")
-    form = "json" if json else format
-    if published and (sweep is not None or all_points):
-        raise NlqError(
-            "--published is the paper's own table: --sweep and --all have nothing to choose", "leave them out"
-        )
-    if published:
-        report_published(form, out)
-    else:
-        report_table1(db, sweep, form, out, all_points=all_points)
+    asked = Asked(table1, evidence, why, published, all_points, sigma, sweep)
+    write(db, asked, "json" if json else format, out)
 
 
 @app.command()

@@ -1,27 +1,67 @@
 """`nlq report` and `nlq plot`: read the database, print tables, draw figures."""
 
+import math
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.table import Table
 
 from nlq.commands._console import console, print_json
 from nlq.core.errors import NlqError
 from nlq.plots import _make
-from nlq.report import published, render, table1
+from nlq.report import evidence, published, render, table1, why
 from nlq.report._sheet import Sheet
 from nlq.store.reader import Reader
 
 SUFFIXES = {".md": "md", ".tex": "latex", ".csv": "csv", ".json": "json"}
 
 
-def report_table1(db: Path, sweep: str | None, form: str | None, out: Path | None, *, all_points: bool) -> None:
-    """Table 1 of a sweep: to the terminal, or as text in a format."""
-    deliver(table1.sheet(table1.read(Reader(db), sweep, all_points)), form, out)
+class Asked(NamedTuple):
+    """Which table, of which sweep, and what the user gives to it."""
+
+    table1: bool
+    evidence: bool
+    why: str | None
+    published: bool
+    all_points: bool
+    sigma: float | None
+    sweep: str | None
 
 
-def report_published(form: str | None, out: Path | None) -> None:
-    """The paper's own Table 1, computed again from its printed losses."""
-    deliver(published.sheet(published.read()), form, out)
+def report(db: Path, asked: Asked, form: str | None, out: Path | None) -> None:
+    """One table: to the terminal, or as text in a format. NlqError unless exactly one is asked for."""
+    if sum((asked.table1, asked.evidence, asked.why is not None, asked.published)) != 1:
+        raise NlqError(
+            "say which table",
+            "nlq report --table1; nlq report --evidence; nlq report --why ARM; nlq report --published",
+        )
+    _refuse_useless(asked)
+    deliver(_sheet(db, asked), form, out)
+
+
+def _refuse_useless(asked: Asked) -> None:
+    """An option that changes nothing was meant for another table."""
+    if asked.published and (asked.sweep is not None or asked.all_points):
+        raise NlqError(
+            "--published is the paper's own table: --sweep and --all have nothing to choose", "leave them out"
+        )
+    if asked.all_points and not asked.table1:
+        raise NlqError("--all belongs to --table1: a verdict is about an arm's best point", "leave it out")
+    if asked.sigma is not None and not (asked.evidence or asked.why):
+        raise NlqError("--sigma belongs to --evidence and --why", "leave it out")
+    if asked.sigma is not None and not (asked.sigma > 0 and math.isfinite(asked.sigma)):
+        raise NlqError(f"σ must be above 0, found {asked.sigma:g}", "--sigma 0.0018")
+
+
+def _sheet(db: Path, asked: Asked) -> Sheet:
+    if asked.published:
+        return published.sheet(published.read())
+    reader = Reader(db)
+    if asked.table1:
+        return table1.sheet(table1.read(reader, asked.sweep, asked.all_points))
+    if asked.why is not None:
+        return why.sheet(why.read(reader, asked.why, asked.sweep, asked.sigma))
+    return evidence.sheet(evidence.read(reader, asked.sweep, asked.sigma))
 
 
 def plot(db: Path, name: str, sweep: str | None, out: Path | None, *, as_json: bool = False) -> None:

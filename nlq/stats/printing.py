@@ -1,8 +1,10 @@
 """How numbers are printed in tables and figures; what is stored and computed stays in full."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from nlq.stats.effects import Interval
 
 DASH = "–"
 """Stands where a number is missing."""
@@ -22,6 +24,21 @@ def percent(fraction: float | None, sign: bool = False) -> str:
         return DASH
     text = f"{100 * fraction:+.2f}" if sign else f"{100 * fraction:.2f}"
     return f"{text.replace('-', '−')} %"
+
+
+def nats(value: float | None) -> str:
+    """A difference in nats with its sign and four decimals: "+0.0212"."""
+    return DASH if value is None or not math.isfinite(value) else f"{value:+.4f}".replace("-", "−")
+
+
+def between(ends: Interval | None, form: Callable[[float], str]) -> str:
+    """An interval as "[low, high]", or a dash."""
+    return DASH if ends is None else f"[{form(ends.low)}, {form(ends.high)}]"
+
+
+def p_value(value: float | None) -> str:
+    """A p-value with two digits, or "<0.001"."""
+    return DASH if value is None else "<0.001" if value < 0.001 else f"{value:.2g}"
 
 
 def rate(value: float | None) -> str:

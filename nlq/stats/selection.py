@@ -5,7 +5,7 @@ evaluated on one set only ("val") use that for both. A diverged run has loss +in
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -129,6 +129,20 @@ class Selection:
         read = ((t.seed, t.loss_at(split or self.at.show_split, self.at.step)) for t in self.counted(point))
         return {seed: loss for seed, loss in read if loss is not None}
 
+    def tuning_losses(self, point: GridPoint) -> dict[int, float]:
+        """Losses that the choice among an arm's points rests on: of its tuning seeds, on the select split."""
+        seeds = tuning_seeds(self.points[point.arm])
+        return {seed: loss for seed, loss in self.losses(point, self.at.select_split).items() if seed in seeds}
+
+
+def tuning_seeds(points: Sequence[GridPoint]) -> frozenset[int]:
+    """Seeds that every point of an arm has; all of them where they share none.
+
+    Seeds added to the chosen point alone confirm it: were they counted, they would choose with the others.
+    """
+    seeds = [frozenset(trace.seed for trace in point.traces) for point in points]
+    return frozenset.intersection(*seeds) or frozenset.union(*seeds)
+
 
 def load(source: Source, sweep: str | None) -> Selection:
     """Read a sweep (the latest when None) and choose each arm's point. Raises NlqError as `select` does."""
@@ -137,7 +151,7 @@ def load(source: Source, sweep: str | None) -> Selection:
 
 
 def select(sweep: SweepRecord, evals: Mapping[str, list[EvalPoint]]) -> Selection:
-    """Choose the point of each arm: lowest mean loss over seeds on the select split at the compared step.
+    """Choose the point of each arm: lowest mean loss over its tuning seeds on the select split at the compared step.
 
     Points whose seeds have all ended compete, if the arm has one with a result; otherwise those with a finished seed.
     The compared step is the largest that all competing runs evaluated, at most their report step.
@@ -205,6 +219,6 @@ def _readable(trace: Trace, *splits: str) -> bool:
 
 def _rank(draft: Selection, point: GridPoint) -> tuple[float, float, float]:
     """Lowest mean first; without one, fewest diverged seeds and then the latest to diverge."""
-    losses = draft.losses(point, draft.at.select_split)
+    losses = draft.tuning_losses(point)
     mean = sum(losses.values()) / len(losses) if losses else math.inf
     return mean, len(point.diverged), -(point.diverged_step or 0)

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import pandas as pd
 
-from nlq.core.run import EvalPoint, SweepRecord
+from nlq.core.run import EvalPoint, SweepRecord, WindowLosses
 
 
 class Source(Protocol):
@@ -19,3 +19,6 @@ class Source(Protocol):
 
     def steps(self, run_ids: Iterable[str]) -> pd.DataFrame:
         """Columns run_id, step, loss_nats, grad_norm, lr, step_ms; one row an update."""
+
+    def windows(self, run_id: str, step: int, split: str) -> WindowLosses | None:
+        """Summed losses per window and document of one evaluation, or None where they were not kept."""

@@ -1,7 +1,7 @@
 """Whether arms were tuned alike, and whether each arm's best point lies inside its grid (METHOD 4.4)."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from nlq.stats.power import best_of
 from nlq.stats.printing import plural
-from nlq.stats.selection import GridPoint, Selection
+from nlq.stats.selection import GridPoint, Selection, tuning_seeds
 
 RATE = "optim.lr_max"
 FEWEST_VALUES = 3
@@ -61,8 +61,7 @@ class Cross(NamedTuple):
 
 def budget(points: Sequence[GridPoint]) -> Budget:
     """Points, and seeds that every point has: fresh seeds of the chosen point confirm it, they do not tune."""
-    shared = set.intersection(*({trace.seed for trace in point.traces} for point in points))
-    return Budget(len(points), len(shared))
+    return Budget(len(points), len(tuning_seeds(points)))
 
 
 def fresh_seeds(selection: Selection, point: GridPoint) -> tuple[int, ...]:
@@ -117,12 +116,15 @@ def cross(selection: Selection, arm: str) -> Cross:
     """The baseline and an arm, each at its own optimum and at the other's, on the shown split."""
     base, other = selection.reference, selection.best[arm]
     there = _same_settings(selection.points[base.arm], other), _same_settings(selection.points[arm], base)
-    return Cross(*(mean_loss(selection, p) if p else None for p in (base, *there, other)))
+    return Cross(*(_mean(selection.losses(p)) if p else None for p in (base, *there, other)))
 
 
-def mean_loss(selection: Selection, point: GridPoint, split: str | None = None) -> float | None:
-    """Mean over seeds at the compared step, nats a token; +inf where one diverged, None without a result."""
-    losses = selection.losses(point, split)
+def tuning_loss(selection: Selection, point: GridPoint) -> float | None:
+    """Mean over tuning seeds on the select split, nats a token; +inf where one diverged, None without a result."""
+    return _mean(selection.tuning_losses(point))
+
+
+def _mean(losses: Mapping[int, float]) -> float | None:
     return sum(losses.values()) / len(losses) if losses else None
 
 
@@ -139,7 +141,7 @@ def _along(selection: Selection, best: GridPoint, axis: str) -> dict[float, floa
     found: dict[float, float] = {}
     for point in selection.points[best.arm]:
         held = all(point.settings.get(n) == v for n, v in best.settings.items() if n != axis)
-        loss = mean_loss(selection, point, selection.at.select_split)
+        loss = tuning_loss(selection, point)
         if held and loss is not None and _number(point.settings.get(axis)):
             found[float(point.settings[axis])] = loss
     return found

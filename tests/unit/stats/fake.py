@@ -1,6 +1,7 @@
 """Synthetic sweeps: a reader that lives in memory, with curves whose every number is a formula."""
 
 import math
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -8,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nlq.core.errors import NlqError
-from nlq.core.run import EvalPoint, Member, Provenance, RunRecord, State, SweepRecord
+from nlq.core.run import EvalPoint, Member, Provenance, RunRecord, State, SweepRecord, WindowLosses
 
 BASE_PARAMS = 84_953_856
 
@@ -38,6 +39,7 @@ class Fake:
     record: SweepRecord | None
     rows: dict
     table: pd.DataFrame
+    kept: bool = True
 
     def sweep(self, name: str | None = None) -> SweepRecord:
         if self.record is None or (name and name != self.record.name):
@@ -46,6 +48,17 @@ class Fake:
 
     def evals(self, run_ids: Iterable[str]) -> dict:
         return {run_id: self.rows[run_id] for run_id in run_ids if run_id in self.rows}
+
+    def windows(self, run_id: str, step: int, split: str) -> WindowLosses | None:
+        """200 documents of 20 tokens whose losses differ, with the run's loss as their mean; None unless `kept`."""
+        loss = {(e.step, e.split): e.loss_nats for e in self.rows.get(run_id, [])}.get((step, split))
+        if not self.kept or loss is None or not math.isfinite(loss):
+            return None
+        tokens = np.full(200, 20)
+        own = np.random.default_rng(zlib.crc32(run_id.encode())).normal(0, 0.02, 200)
+        sums = tokens * (loss + np.random.default_rng(9).normal(0, 0.4, 200) + own)
+        sums += tokens * (loss - sums.sum() / tokens.sum())
+        return WindowLosses(sums, tokens, np.arange(200), sums, tokens)
 
     def steps(self, run_ids: Iterable[str]) -> pd.DataFrame:
         return self.table[self.table.run_id.isin(list(run_ids))]

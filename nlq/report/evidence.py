@@ -1,0 +1,175 @@
+"""Every arm against the baseline with what the difference rests on: seeds, interval, budget, verdict (METHOD 4.8)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nlq.report._sheet import Cell, Column, Sheet
+from nlq.report._sheet import sheet as lay_out
+from nlq.stats.effects import Interval
+from nlq.stats.evidence import Evidence, Finding, gather
+from nlq.stats.origin import origin, remarks, where
+from nlq.stats.printing import DASH, between, nats, p_value, percent, plural
+from nlq.stats.seeds import ll_interval, ppx_interval
+from nlq.stats.source import Source
+from nlq.stats.verdict import SMALLEST_CLAIM, Word
+
+TITLE = "Evidence: each arm against the baseline"
+
+
+@dataclass(frozen=True)
+class Row:
+    """An arm's evidence. Nats a token and fractions; None where there is nothing to say.
+
+    `delta_*` are paired by seed where `design` says so. Intervals hold for all arms together at 95 %. `n_seeds` are
+    behind the effect, `n_fresh` of them did not choose the point. `flattery_nats` is what choosing among points is
+    expected to add to the gain, 0 on fresh seeds. `wins` is the share of pairs of seeds in which the arm is lower.
+    """
+
+    arm: str
+    label: str
+    point: Mapping[str, Any]
+    n_seeds: int
+    n_fresh: int
+    n_diverged: int
+    budget_points: int
+    budget_seeds: int
+    optimum: str
+    optimum_lr_max: float | None
+    design: str | None
+    delta_nats: float | None
+    delta_nats_interval: Interval | None
+    se_nats: float | None
+    se_eval_nats: float | None
+    df: float | None
+    seed_correlation: float | None
+    delta_ll: float | None
+    delta_ll_interval: Interval | None
+    delta_ppx: float | None
+    delta_ppx_interval: Interval | None
+    p_value: float | None
+    z: float | None
+    wins: float | None
+    flattery_nats: float | None
+    verdict: str
+    reasons: tuple[str, ...]
+    seeds_needed: int | None
+    badges: tuple[str, ...]
+    run_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows in the order of the sweep, the family that they are adjusted for, and what a reader must know."""
+
+    sweep: str
+    baseline: str
+    step: int | None
+    split: str
+    family: str
+    sigma_nats: float | None
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+
+def read(reader: Source, sweep: str | None = None, sigma_nats: float | None = None) -> Table:
+    """The evidence of a sweep (the latest when None). Raises NlqError as `stats.evidence.gather` does."""
+    found = gather(reader, sweep, sigma_nats)
+    at = found.selection.at
+    rows = tuple(_row(finding) for finding in found.findings)
+    record = found.selection.sweep
+    return Table(
+        record.name, record.baseline, at.step, at.show_split, found.family, sigma_nats, rows, tuple(_notes(found))
+    )
+
+
+def sheet(table: Table) -> Sheet:
+    """The evidence ready to be rendered; only a verdict of "better" is bold."""
+    return lay_out(f"{TITLE} ({table.sweep})", COLUMNS, table.rows, table.notes, asdict(table))
+
+
+def _row(finding: Finding) -> Row:
+    effect, point, joint = finding.effect, finding.point, finding.joint
+    return Row(
+        arm=point.arm,
+        label=point.label,
+        point=dict(point.settings),
+        n_seeds=len(effect.seeds) if effect else 0,
+        n_fresh=len(finding.fresh),
+        n_diverged=len(point.diverged),
+        budget_points=finding.budget.points,
+        budget_seeds=finding.budget.seeds,
+        optimum=str(finding.optimum.tuned),
+        optimum_lr_max=finding.optimum.bowl.lr_max if finding.optimum.bowl else None,
+        design=str(effect.design) if effect else None,
+        delta_nats=effect.delta_nats if effect else None,
+        delta_nats_interval=joint,
+        se_nats=effect.se_nats if effect else None,
+        se_eval_nats=effect.se_eval_nats if effect else None,
+        df=effect.df if effect else None,
+        seed_correlation=effect.correlation if effect else None,
+        delta_ll=effect.delta_nats / effect.baseline_nats if effect else None,
+        delta_ll_interval=ll_interval(joint, effect.baseline_nats) if joint and effect else None,
+        delta_ppx=ppx_interval(Interval(effect.delta_nats, effect.delta_nats)).low if effect else None,
+        delta_ppx_interval=ppx_interval(joint) if joint else None,
+        p_value=finding.p_joint,
+        z=finding.z,
+        wins=finding.wins,
+        flattery_nats=finding.flattery_nats,
+        verdict=str(finding.verdict.word),
+        reasons=finding.verdict.reasons,
+        seeds_needed=finding.verdict.seeds_needed,
+        badges=finding.badges,
+        run_ids=tuple(trace.member.run.run_id for trace in point.traces),
+    )
+
+
+def _notes(found: Evidence) -> Iterator[str]:
+    yield origin(found.selection)
+    yield where(found.selection)
+    yield f"{found.family}; intervals 95 %, over seeds and documents; δ_min is {percent(SMALLEST_CLAIM)} of the loss"
+    yield f"the baseline's budget: {found.base_budget}, {found.base_optimum.tuned}"
+    for finding in found.findings:
+        yield from _of_arm(finding)
+    yield from remarks(found.selection)
+
+
+def _of_arm(finding: Finding) -> Iterator[str]:
+    label, verdict = finding.point.label, finding.verdict
+    more = f"; {plural(verdict.seeds_needed, 'more fresh seed')} needed" if verdict.seeds_needed else ""
+    why = f": {'; '.join(verdict.reasons)}" if verdict.reasons else ""
+    yield f"{label}: {verdict.word}{why}{more}"
+    if finding.z is not None:
+        yield f"{label}: z = {finding.z:.1f} against the noise of a difference of two runs"
+    if finding.flattery_nats:
+        yield f"{label}: chosen on these seeds, which flatters it by up to {finding.flattery_nats:.4f} nats (c_k σ)"
+    yield f"{label}: {', '.join(finding.badges)}"
+
+
+def _effect_cell(value: float | None, text: str, ends: str) -> Cell:
+    return Cell(DASH if value is None else f"{text} {ends}" if ends != DASH else text)
+
+
+COLUMNS: tuple[Column[Row], ...] = (
+    Column("Config", "Config", lambda row: Cell(row.label), numeric=False),
+    Column("n", "n", lambda row: Cell(str(row.n_seeds))),
+    Column("Budget", "Budget", lambda row: Cell(f"{row.budget_points} × {row.budget_seeds}")),
+    Column("Optimum", "Optimum", lambda row: Cell(row.optimum), numeric=False),
+    Column(
+        "δ, nats",
+        r"$\delta$, nats",
+        lambda row: _effect_cell(row.delta_nats, nats(row.delta_nats), between(row.delta_nats_interval, nats)),
+    ),
+    Column(
+        "ΔLL",
+        r"$\Delta$LL",
+        lambda row: _effect_cell(row.delta_ll, percent(row.delta_ll), between(row.delta_ll_interval, percent)),
+    ),
+    Column(
+        "ΔPPX",
+        r"$\Delta$PPX",
+        lambda row: _effect_cell(row.delta_ppx, percent(row.delta_ppx), between(row.delta_ppx_interval, percent)),
+    ),
+    Column("p", "p", lambda row: Cell(p_value(row.p_value))),
+    Column("Verdict", "Verdict", lambda row: Cell(row.verdict, row.verdict == Word.BETTER), numeric=False),
+)

@@ -1,0 +1,154 @@
+"""How the verdict on one arm comes about, step by step, with the numbers."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from nlq.core.errors import NlqError, nearest
+from nlq.report._sheet import Cell, Column, Sheet
+from nlq.report._sheet import sheet as lay_out
+from nlq.stats.evidence import Evidence, Finding, gather
+from nlq.stats.origin import origin, where
+from nlq.stats.paired import Design, Effect
+from nlq.stats.printing import DASH, between, loss, nats, p_value, percent, plural, rate, settings
+from nlq.stats.seeds import ll_interval, ppx_interval
+from nlq.stats.selection import GridPoint, Selection
+from nlq.stats.source import Source
+from nlq.stats.tuning import Cross, Optimum, cross, expected_best, tuning_loss
+from nlq.stats.verdict import smallest_claim
+
+MOST_TRIED = 8
+"""So many points of the tuning curve are printed."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One step: what was asked, and what was found."""
+
+    step: str
+    found: str
+
+
+@dataclass(frozen=True)
+class Why:
+    """The steps to one arm's verdict, in order."""
+
+    sweep: str
+    arm: str
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+
+def read(reader: Source, arm: str, sweep: str | None = None, sigma_nats: float | None = None) -> Why:
+    """The steps for one arm of a sweep (the latest when None).
+
+    Raises NlqError when the sweep has no such arm, when it is the baseline, or as `stats.evidence.gather` does.
+    """
+    evidence = gather(reader, sweep, sigma_nats)
+    findings = {finding.point.arm: finding for finding in evidence.findings}
+    if arm not in findings:
+        baseline = evidence.selection.sweep.baseline
+        what = "is the baseline: the others are compared with it" if arm == baseline else "is no arm of the sweep"
+        raise NlqError(f'"{arm}" {what}', nearest(arm, findings))
+    rows = tuple(Row(step, found) for step, found in _steps(evidence, findings[arm]))
+    return Why(evidence.selection.sweep.name, arm, rows, (origin(evidence.selection), where(evidence.selection)))
+
+
+def sheet(why: Why) -> Sheet:
+    """The steps ready to be rendered."""
+    return lay_out(f"Why: {why.arm} ({why.sweep})", COLUMNS, why.rows, why.notes, asdict(why))
+
+
+def _steps(evidence: Evidence, finding: Finding) -> Iterator[tuple[str, str]]:
+    yield from _tuning(evidence, finding)
+    if finding.effect:
+        yield from _effect(finding.effect)
+        yield from _together(evidence, finding)
+    if finding.wins is not None:
+        yield "share of pairs of seeds in which the arm is lower", percent(finding.wins)
+    yield "verdict", str(finding.verdict.word)
+    for reason in finding.verdict.reasons:
+        yield "because", reason
+    if finding.verdict.seeds_needed:
+        yield "fresh seeds per arm still needed", str(finding.verdict.seeds_needed)
+    yield "badges", ", ".join(finding.badges)
+
+
+def _tuning(evidence: Evidence, finding: Finding) -> Iterator[tuple[str, str]]:
+    selection, point = evidence.selection, finding.point
+    yield "budget of the baseline, of the arm", f"{evidence.base_budget}; {finding.budget}"
+    for what, best, found in (
+        ("baseline's best point", selection.reference, evidence.base_optimum),
+        ("arm's best point", point, finding.optimum),
+    ):
+        yield what, f"{settings(best.settings) or DASH}; {_optimum(found)}"
+    yield "each at the other's optimum", _cross(cross(selection, point.arm))
+    for what, arm in (("baseline", selection.sweep.baseline), ("arm", point.arm)):
+        yield f"{what}: expected best of k points", _curve(selection, selection.points[arm])
+    if finding.flattery_nats is None:
+        yield "choosing among points flatters by up to", "not known without replicates or --sigma"
+    else:
+        yield "choosing among points flatters by up to", f"{finding.flattery_nats:.4f} nats"
+
+
+def _optimum(found: Optimum) -> str:
+    lowest = f"; parabola in ln η: lowest at {rate(found.bowl.lr_max)}, " if found.bowl else ""
+    curve = f"{found.bowl.curvature:.4f} nats per (ln η)²" if found.bowl else ""
+    return f"{found.tuned}{lowest}{curve}"
+
+
+def _cross(found: Cross) -> str:
+    return (
+        f"baseline {loss(found.base_at_base)} at its own, {loss(found.base_at_other)} at the arm's; "
+        f"arm {loss(found.other_at_other)} at its own, {loss(found.other_at_base)} at the baseline's"
+    )
+
+
+def _curve(selection: Selection, points: tuple[GridPoint, ...]) -> str:
+    """By METHOD 4.4; a diverged point may always be the only one drawn, so it makes every expectation infinite."""
+    losses = [found for p in points if (found := tuning_loss(selection, p)) is not None]
+    if not losses:
+        return DASH
+    best = (expected_best(losses, k) for k in range(1, min(len(losses), MOST_TRIED) + 1))
+    return ", ".join(f"{k}: {'+∞' if value == float('inf') else loss(value)}" for k, value in enumerate(best, 1))
+
+
+def _effect(effect: Effect) -> Iterator[tuple[str, str]]:
+    yield "design", f"{effect.design}; {plural(len(effect.seeds), 'seed')}: {', '.join(map(str, effect.seeds))}"
+    yield "δ = L_base − L", f"{nats(effect.delta_nats)} nats; L_base {loss(effect.baseline_nats)}"
+    if effect.correlation is not None:
+        helps = "pairing helps" if effect.correlation > 0 else "pairing does not help"
+        yield "ρ̂ of the arms over seeds", f"{effect.correlation:.2f}: {helps}"
+    if effect.sd_nats is not None:
+        yield "sd of one difference over seeds", f"{effect.sd_nats:.5f} nats"
+    if effect.se_eval_nats is not None:
+        yield (
+            "SE of the evaluation",
+            f"{effect.se_eval_nats:.5f} nats, clustered by {plural(effect.documents or 0, 'document')}",
+        )
+    if effect.se_nats is not None:
+        yield "SE of both together", f"{effect.se_nats:.5f} nats, {effect.df:.1f} degrees of freedom"
+    alone = effect.interval()
+    yield "95 % interval of δ, this arm alone", between(alone, nats)
+    yield "p, this arm alone", p_value(effect.p_value)
+
+
+def _together(evidence: Evidence, finding: Finding) -> Iterator[tuple[str, str]]:
+    effect, joint = finding.effect, finding.joint
+    if effect is None:
+        return
+    yield "several arms", evidence.family
+    yield "95 % interval of δ, all arms together", between(joint, nats)
+    yield "p, all arms together", p_value(finding.p_joint)
+    if joint is not None:
+        yield "as ΔLL", between(ll_interval(joint, effect.baseline_nats), percent)
+        yield "as ΔPPX", between(ppx_interval(joint), percent)
+    yield "δ_min", f"{smallest_claim(effect):.4f} nats"
+    yield "90 % interval of δ, for equivalence", between(finding.narrow, nats)
+    if effect.design == Design.CHECKPOINTS and finding.z is not None and evidence.sigma_nats:
+        yield "z against calibrated noise", f"{finding.z:.1f} at σ = {evidence.sigma_nats:g} nats"
+
+
+COLUMNS: tuple[Column[Row], ...] = (
+    Column("Step", "Step", lambda row: Cell(row.step), numeric=False),
+    Column("Found", "Found", lambda row: Cell(row.found), numeric=False),
+)

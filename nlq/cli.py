@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nlq import __version__
-from nlq.commands import _bench, _db_group, _evidence
+from nlq.commands import _bench, _db_group, _evidence, _import
 from nlq.commands._options import (
     RUNS_DB,
     Arms,
@@ -372,6 +372,7 @@ def doctor(json: Json = False, db: Db = RUNS_DB) -> None:
 
 app.command("bench")(_bench.bench)
 app.command("power")(_evidence.power)
+app.command("import")(_import.import_runs)
 
 
 if __name__ == "__main__":

@@ -144,6 +144,8 @@ def _is_running(member: Member) -> bool:
 
 
 def _work(run: RunRecord) -> float:
+    if run.imported:
+        return 0.0
     return run.steps_planned * float(run.spec["train"]["batch_tokens"]) * (run.flops_per_token or 1)
 
 

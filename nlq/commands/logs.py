@@ -63,6 +63,8 @@ def _attempt(reader: Reader, run_id: str, number: int | None) -> Mapping[str, An
     if not attempts:
         state = reader.run(run_id).state
         raise NlqError(f"{run_id}: no attempt yet, so no log: it is {state}", f"nlq logs {run_id} --follow")
+    if attempts[-1]["imported_from"] is not None:
+        raise NlqError(f"{run_id}: imported from {attempts[-1]['imported_from']}, so no log", f"nlq show {run_id}")
     if number is None:
         return attempts[-1]
     if not 1 <= number <= len(attempts):

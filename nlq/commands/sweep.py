@@ -13,7 +13,7 @@ from nlq.commands.work import Manner, place_of, train
 from nlq.core import plugin
 from nlq.core.launch import Slot
 from nlq.core.run import State
-from nlq.core.sweep import Sweep
+from nlq.core.sweep import replaced
 from nlq.models.cost import Cost
 from nlq.provenance import code_state, source_sha256
 from nlq.runners._process import this_process
@@ -51,7 +51,7 @@ def sweep(
         counts = {key: _counts(one) for key, one in planned.costs.items()}
         before = queue.sweep_source(planned.sweep.name)
         queue.enqueue(planned.sweep, counts, code_state())
-        for remark in [*remarks, *_replaced(planned.sweep, before)]:
+        for remark in [*remarks, *replaced(planned.sweep, before)]:
             screen.print(remark, style="yellow")
         name, runs = planned.sweep.name, plural(len(planned.costs), "run")
         waiting = queue.states(name).get(State.QUEUED, 0)
@@ -62,13 +62,6 @@ def sweep(
         return train(queue, name, place, slots, start, how, f"nlq sweep {planned.sweep.source}")
     finally:
         queue.close()
-
-
-def _replaced(sweep: Sweep, before: str | None) -> list[str]:
-    """A remark where the sweep's name stood for another file's runs until now."""
-    if before in (None, sweep.source):
-        return []
-    return [f'"{sweep.name}" was the sweep of {before} and is now that of {sweep.source}; the runs of both are kept']
 
 
 def _detach(queue: Queue, name: str, place: Place, options: Sequence[str], screen: Console, *, as_json: bool) -> int:

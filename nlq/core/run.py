@@ -18,6 +18,9 @@ class State(StrEnum):
     LOST = "lost"
 
 
+IMPORTED = "imported"
+"""The corpus of a run whose numbers were made elsewhere, and the host of its one attempt."""
+
 FINISHED = (State.COMPLETED, State.DIVERGED)
 """States of a run that needs no further training."""
 
@@ -134,6 +137,13 @@ class RunRecord:
     finished_at_utc: str | None
     provenance: Provenance | None = None
     log_path: str | None = None
+    imported_from: str | None = None
+    imported_sha256: str | None = None
+
+    @property
+    def imported(self) -> bool:
+        """Whether its numbers were made elsewhere: which batches and windows they are of is not known."""
+        return self.imported_from is not None
 
 
 @dataclass(frozen=True)
@@ -164,11 +174,14 @@ class SweepRecord:
 
 
 class EvalPoint(NamedTuple):
-    """One evaluation's loss as a report reads it: nats a token over `token_count` tokens."""
+    """One evaluation's loss as a report reads it: nats a token over `token_count` tokens.
+
+    Of an imported run neither the tokens nor the hashes are known.
+    """
 
     step: int
     split: str
     loss_nats: float
-    token_count: int
-    data_hash: str
+    token_count: int | None
+    data_hash: str | None
     windows_hash: str | None = None

@@ -60,6 +60,13 @@ class _Arm:
     points: list[Point]
 
 
+def replaced(sweep: Sweep, before: str | None) -> list[str]:
+    """A remark where the sweep's name stood for the runs of another file, `before`, until now."""
+    if before in (None, sweep.source):
+        return []
+    return [f'"{sweep.name}" was the sweep of {before} and is now that of {sweep.source}; the runs of both are kept']
+
+
 def expand(document: Document, resolve: Callable[[RunSpec], RunSpec]) -> Sweep:
     """The sweep of a spec file. `resolve` fills what core cannot know (slots, vocabulary, digest of the data) and
     raises SpecError where a name is unknown. Raises SpecError with every mistake of the file."""

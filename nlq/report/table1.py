@@ -123,7 +123,7 @@ def _row(selection: Selection, point: GridPoint) -> Row:
         n_seeds=len(losses),
         seeds=tuple(losses),
         run_ids=tuple(trace.member.run.run_id for trace in point.traces),
-        matched=True if change is None else change.matched,
+        matched=change.matched if change else None if point.imported else True,
         point=dict(point.settings),
         is_reference=reference,
         is_best=point is selection.best[point.arm],

@@ -13,8 +13,8 @@ class Comparison:
     """δ = L_base - L in nats over the common `seeds`, and what it is as fractions of loss and of perplexity.
 
     `delta` is None where there is nothing to compare (no common seed, a diverged seed, no evaluation); `matched`
-    is None where no seed is common, else whether on both sides every common seed read the same batches and was
-    evaluated on the same windows.
+    is None where no seed is common or a run was made elsewhere, else whether on both sides every common seed read the
+    same batches and was evaluated on the same windows.
     """
 
     seeds: tuple[int, ...]
@@ -56,8 +56,10 @@ def compare(selection: Selection, point: GridPoint) -> Comparison:
     return Comparison(seeds, matched, paired_difference(base, other), mean.mean if mean else None)
 
 
-def _matched(selection: Selection, point: GridPoint, seeds: tuple[int, ...]) -> bool:
+def _matched(selection: Selection, point: GridPoint, seeds: tuple[int, ...]) -> bool | None:
     """Whether training batches and evaluation windows are known and equal; a diverged run's last ones count."""
+    if point.imported or selection.reference.imported:
+        return None
     ours, theirs = _hashes(selection, point), _hashes(selection, selection.reference)
     return all(_same(ours[seed], theirs[seed]) for seed in seeds)
 

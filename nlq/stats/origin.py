@@ -34,8 +34,8 @@ def where(selection: Selection) -> str:
 
 def remarks(selection: Selection) -> list[str]:
     """What limits the comparison, one sentence each; empty when nothing does."""
-    sources = (_preview, _unfinished, _shorter, _single_seed, _unclear, _edges, _unmatched, _unpaired, _budgets, _mixed)
-    return [line for source in sources for line in source(selection)]
+    sources = (_preview, _unfinished, _shorter, _single_seed, _unclear, _edges, _unmatched, _imported, _unpaired)
+    return [line for source in (*sources, _budgets, _mixed) for line in source(selection)]
 
 
 def _listed(noun: str, values: Iterable[object]) -> str:
@@ -111,6 +111,13 @@ def _unmatched(selection: Selection) -> Iterator[str]:
     arms = dict.fromkeys(arm for arm, point in points if compare(selection, point).matched is False)
     if arms:
         yield f"unmatched data: {', '.join(arms)} did not read the baseline's batches, or other windows were evaluated"
+
+
+def _imported(selection: Selection) -> Iterator[str]:
+    arms = [arm for arm, points in selection.points.items() if any(point.imported for point in points)]
+    if arms:
+        whose = f" ({', '.join(arms)})" if len(arms) < len(selection.points) else ""
+        yield f"imported{whose}: data order and evaluation windows are not known"
 
 
 def _unpaired(selection: Selection) -> Iterator[str]:

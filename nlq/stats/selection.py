@@ -13,8 +13,8 @@ from nlq.core.errors import NlqError
 from nlq.core.run import FINISHED, EvalPoint, Member, State, SweepRecord
 from nlq.stats.source import Source
 
-Hashes = tuple[str, str | None]
-"""Of the training batches up to an evaluation, and of the windows that it was made on (None where not kept)."""
+Hashes = tuple[str | None, str | None]
+"""Of the training batches up to an evaluation, and of the windows that it was made on (None where not known)."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,11 @@ class GridPoint:
     def finished(self) -> bool:
         """Whether every seed is finished."""
         return all(trace.finished for trace in self.traces)
+
+    @property
+    def imported(self) -> bool:
+        """Whether the numbers of a seed were made elsewhere."""
+        return any(trace.member.run.imported for trace in self.traces)
 
     @property
     def settled(self) -> bool:

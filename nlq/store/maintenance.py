@@ -12,6 +12,7 @@ from sqlite_utils import Database
 
 from nlq.core.errors import NlqError
 from nlq.core.launch import Process
+from nlq.core.run import IMPORTED
 from nlq.store.backup import copies, copy, free_name
 from nlq.store.database import DamagedError, damaged, explained, open_read_only, open_writable
 from nlq.store.migrations import migrations
@@ -147,7 +148,7 @@ def _remarks(path: Path, others: set[str]) -> list[str]:
 
 def _other_hosts(db: Database, host: Process) -> set[str]:
     """Hosts of attempts other than this one; a container that was renamed is known by the machine's boot."""
-    rows = db.execute("SELECT DISTINCT host, boot_id FROM attempts").fetchall()
+    rows = db.execute("SELECT DISTINCT host, boot_id FROM attempts WHERE host <> ?", [IMPORTED]).fetchall()
     return {name for name, boot in rows if name != host.host and boot != host.boot_id}
 
 

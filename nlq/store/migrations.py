@@ -168,6 +168,24 @@ def tables(db: Database) -> None:
         db.execute(_CURRENT_ATTEMPT.format(table=table, message=STALE_ATTEMPT))
 
 
+_IMPORT_COLUMNS = {"imported_from": "TEXT", "imported_sha256": "TEXT"}
+
+_EVALS_WITH_UNKNOWNS = """
+CREATE TABLE evals_with_unknowns (
+    run INTEGER NOT NULL REFERENCES runs,
+    step INTEGER NOT NULL,
+    split TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    loss_nats REAL,
+    token_count INTEGER,
+    eval_ms REAL,
+    data_hash TEXT,
+    windows_hash TEXT,
+    PRIMARY KEY (run, step, split)
+) STRICT, WITHOUT ROWID
+"""
+
+
 @migrations(name="0002_resume")
 def resume(db: Database) -> None:
     """What exact resume and a second try with a smaller micro-batch need, and the digest of the code that ran."""
@@ -175,3 +193,18 @@ def resume(db: Database) -> None:
         for name, kind in columns.items():
             db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
     db.execute("CREATE INDEX open_attempts ON attempts (slot) WHERE ended IS NULL")
+
+
+@migrations(name="0004_import")
+def imports(db: Database) -> None:
+    """Where an imported run came from; of its evaluations neither tokens nor time nor hashes are known."""
+    for name, kind in _IMPORT_COLUMNS.items():
+        db.execute(f"ALTER TABLE attempts ADD COLUMN {name} {kind}")
+    db.execute(_EVALS_WITH_UNKNOWNS)
+    db.execute(
+        "INSERT INTO evals_with_unknowns SELECT run, step, split, attempt, loss_nats, token_count, eval_ms,"
+        " data_hash, windows_hash FROM evals"
+    )
+    db.execute("DROP TABLE evals")  # its trigger goes with it
+    db.execute("ALTER TABLE evals_with_unknowns RENAME TO evals")
+    db.execute(_CURRENT_ATTEMPT.format(table="evals", message=STALE_ATTEMPT))

@@ -82,7 +82,7 @@ class Queue:
         """
         with immediate(self.db):
             new = sum(self._enqueue_run(planned, counts[planned.key], code) for planned in sweep.runs)
-            self._name_sweep(sweep)
+            self.name_sweep(sweep)
         return new
 
     def sweep_source(self, name: str) -> str | None:
@@ -340,7 +340,8 @@ class Queue:
         )
         return int(state is not State.QUEUED)
 
-    def _name_sweep(self, sweep: Sweep) -> None:
+    def name_sweep(self, sweep: Sweep) -> None:
+        """Let a sweep's name stand for its runs, which are in the queue already; inside a transaction."""
         now = utc_now()
         self.db.execute(
             "INSERT INTO sweeps (name, baseline, source, spec_text, created_at_utc, updated_at_utc)"

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _RUNS = """
 SELECT runs.*, specs.spec, a.host, a.device, a.threads, a.nlq_version, a.torch_version, a.python_version,
-       a.git_commit, a.git_dirty, a.source_sha256, a.device_uuid, a.log_path, a.heartbeat_at_utc
+       a.git_commit, a.git_dirty, a.source_sha256, a.device_uuid, a.log_path, a.heartbeat_at_utc,
+       a.imported_from, a.imported_sha256
 FROM runs JOIN specs USING (spec_key) LEFT JOIN attempts AS a ON a.attempt = runs.attempt
 """
 

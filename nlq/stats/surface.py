@@ -1,0 +1,99 @@
+"""The full scaling surface L = E + A/N^α + B/D^β, fitted as Hoffmann et al. (2203.15556) meant to (METHOD 4.6)."""
+
+import math
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import optimize, special
+
+from nlq.core.errors import NlqError
+from nlq.stats.paired import Floats
+
+HUBER = 1e-3
+"""Log residuals beyond this count linearly."""
+FEWEST_POINTS = 6
+SCANT_POINTS = 20
+"""Below so many, say that the fit is not to be trusted; even 240 leave A ± 125 and B ± 1,293."""
+_STARTS = tuple(product((0.0, 10.0, 20.0), (0.0, 10.0, 20.0), (0.5,), (0.5,), (0.5,)))
+
+
+class Surface(NamedTuple):
+    """The surface: nats a token at N parameters and D tokens; `objective` is the sum of Huber losses at the fit."""
+
+    A: float
+    B: float
+    E: float
+    alpha: float
+    beta: float
+    objective: float
+    points: int
+
+    def loss(self, params: float, tokens: float) -> float:
+        """Nats a token at `params` parameters and `tokens` tokens."""
+        return float(self.E + self.A * params**-self.alpha + self.B * tokens**-self.beta)
+
+    def params_worth(self, delta_nats: float, params: float) -> float:
+        """How many times `params` lower the loss by δ at the same tokens; +inf where no size does."""
+        return _worth(self.A * params**-self.alpha, delta_nats, self.alpha)
+
+    def tokens_worth(self, delta_nats: float, tokens: float) -> float:
+        """How many times `tokens` lower the loss by δ at the same size; +inf where no number does."""
+        return _worth(self.B * tokens**-self.beta, delta_nats, self.beta)
+
+    @property
+    def scant(self) -> bool:
+        """Whether there are too few points to trust the fit."""
+        return self.points < SCANT_POINTS
+
+
+def fit_surface(params: Sequence[float], tokens: Sequence[float], losses_nats: Sequence[float]) -> Surface:
+    """Fit by L-BFGS from several starts: the sum (not the mean, which stops the optimiser early) of Huber(1e-3) of
+    ln L - logsumexp(a - α ln N, b - β ln D, e).
+
+    Raises NlqError with fewer than six points, or values that are not above 0.
+    """
+    data = np.array([params, tokens, losses_nats], dtype=float)
+    if data.shape[1] < FEWEST_POINTS:
+        raise NlqError(f"{data.shape[1]} points: a surface of five numbers needs {FEWEST_POINTS}")
+    if not (np.isfinite(data).all() and (data > 0).all()):
+        raise NlqError("parameters, tokens and losses must be above 0")
+    logs = np.log(data)
+    found = min((_descend(logs, np.array(start)) for start in _STARTS), key=lambda p: _objective(p, logs)[0])
+    value = _objective(found, logs)[0]
+    a, b, e, alpha, beta = (float(v) for v in found)
+    return Surface(math.exp(a), math.exp(b), math.exp(e), alpha, beta, value, data.shape[1])
+
+
+def _descend(logs: Floats, start: Floats) -> Floats:
+    """Twice, the second time from the first end: L-BFGS forgets the curvature that stopped it in a narrow valley."""
+    for _ in range(2):
+        start = np.asarray(
+            optimize.minimize(_scaled, start, args=(logs,), jac=True, method="L-BFGS-B", options=_STOP).x
+        )
+    return start
+
+
+_STOP: Any = {"maxiter": 5000, "ftol": 1e-15, "gtol": 1e-9, "maxcor": 30}
+
+
+def _scaled(p: Floats, logs: Floats) -> tuple[float, Floats]:
+    """The objective times 1000: tolerances of the optimiser are absolute."""
+    value, slope = _objective(p, logs)
+    return 1e3 * value, 1e3 * slope
+
+
+def _objective(p: Floats, logs: Floats) -> tuple[float, Floats]:
+    """Sum of Huber losses and its gradient in (a, b, e, α, β)."""
+    n, d, loss = logs
+    terms = np.stack([p[0] - p[3] * n, p[1] - p[4] * d, np.full_like(n, p[2])])
+    total = special.logsumexp(terms, axis=0)
+    residual = loss - total
+    share = np.exp(terms - total) * -np.clip(residual, -HUBER, HUBER)
+    slope = np.array([share[0].sum(), share[1].sum(), share[2].sum(), -(share[0] @ n), -(share[1] @ d)])
+    return float(special.huber(HUBER, residual).sum()), slope
+
+
+def _worth(part: float, delta_nats: float, exponent: float) -> float:
+    return (part / (part - delta_nats)) ** (1 / exponent) if delta_nats < part else math.inf

@@ -7,6 +7,9 @@ from nlq.stats.effects import Interval
 from nlq.stats.seeds import Mean, ll_interval, paired_difference, ppx_interval, summarise
 from nlq.stats.selection import GridPoint, Hashes, Selection
 
+UNKNOWN = "data order and evaluation windows are not known"
+"""Of runs that were made elsewhere."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -56,9 +59,14 @@ def compare(selection: Selection, point: GridPoint) -> Comparison:
     return Comparison(seeds, matched, paired_difference(base, other), mean.mean if mean else None)
 
 
+def made_elsewhere(selection: Selection, point: GridPoint) -> bool:
+    """Whether an imported run is on one side: seeds then say nothing about the order of the data."""
+    return point.imported or selection.reference.imported
+
+
 def _matched(selection: Selection, point: GridPoint, seeds: tuple[int, ...]) -> bool | None:
     """Whether training batches and evaluation windows are known and equal; a diverged run's last ones count."""
-    if point.imported or selection.reference.imported:
+    if made_elsewhere(selection, point):
         return None
     ours, theirs = _hashes(selection, point), _hashes(selection, selection.reference)
     return all(_same(ours[seed], theirs[seed]) for seed in seeds)

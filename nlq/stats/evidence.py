@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nlq.stats.compare import compare
+from nlq.stats.compare import UNKNOWN, compare, made_elsewhere
 from nlq.stats.effects import Interval
 from nlq.stats.families import correlation, critical, holm, joint_draws, joint_p
 from nlq.stats.paired import Design, Effect, Floats, Score, beats, clusters, effect, same_documents
@@ -89,7 +89,8 @@ def gather(source: Source, sweep: str | None = None, sigma_nats: float | None = 
     selection = load(source, sweep)
     others = [point for arm, point in selection.best.items() if arm != selection.sweep.baseline]
     pairs = [_pair(source, selection, point) for point in others]
-    effects = [effect(base, other) for base, other in pairs]
+    alike = [not made_elsewhere(selection, point) for point in others]
+    effects = [effect(*pair, alike=known) for pair, known in zip(pairs, alike, strict=True)]
     joint = _joint(pairs, effects)
     adjusted = _adjusted(effects, joint)
     findings = [
@@ -202,6 +203,8 @@ def _refusals(selection: Selection, point: GridPoint) -> Iterator[str]:
         yield f"budgets differ: {theirs} against the baseline's {ours}"
     if compare(selection, point).matched is False:
         yield "data are unmatched: other batches or other evaluation windows"
+    if made_elsewhere(selection, point):
+        yield f"imported: {UNKNOWN}"
     for arm in (selection.sweep.baseline, point.arm):
         found = optimum(selection, arm)
         if found.tuned != Tuned.INTERIOR:

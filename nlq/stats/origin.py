@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from nlq.core.run import Provenance, State
-from nlq.stats.compare import compare
+from nlq.stats.compare import UNKNOWN, compare
 from nlq.stats.printing import plural
 from nlq.stats.selection import Selection
 from nlq.stats.tuning import RATE, budget, optimum
@@ -117,7 +117,7 @@ def _imported(selection: Selection) -> Iterator[str]:
     arms = [arm for arm, points in selection.points.items() if any(point.imported for point in points)]
     if arms:
         whose = f" ({', '.join(arms)})" if len(arms) < len(selection.points) else ""
-        yield f"imported{whose}: data order and evaluation windows are not known"
+        yield f"imported{whose}: {UNKNOWN}"
 
 
 def _unpaired(selection: Selection) -> Iterator[str]:

@@ -87,6 +87,16 @@ def test_better_is_refused(fake, arms, reason):
     assert any(reason in found for found in row.reasons)
 
 
+def test_runs_made_elsewhere_are_not_paired_and_claim_nothing(fake):
+    source = fake.make([fake.ARMS[0], fake.ARMS[3]], rates=RATES)
+    members = (replace(m, run=replace(m.run, imported_from="a.csv")) for m in source.record.members)
+    source.record = replace(source.record, members=tuple(members))
+    row = _rows(source)["nonlinear-q"]
+    assert row.verdict == "undecided"
+    assert "imported: data order and evaluation windows are not known" in row.reasons
+    assert row.design == "unpaired (Welch)"
+
+
 def test_edge_is_refused(fake):
     row = _rows(fake.make(rates=(1e-3, 2e-3)))["nonlinear-q"]
     assert "Baseline: edge: not tuned (optim.lr_max)" in row.reasons

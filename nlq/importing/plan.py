@@ -24,6 +24,10 @@ SHAPE = ("model.layers", "model.heads", "model.width", "model.context", "model.v
 """What the size of a model is counted from; a spec's defaults are no knowledge about somebody else's run."""
 
 
+OWN = ("data.corpus", "data.sha256")
+"""Settings that mark a run as imported."""
+
+
 class Counts(NamedTuple):
     """Sizes of a model, None where they are not known."""
 
@@ -88,6 +92,7 @@ def _labels(entries: list[Entry]) -> dict[str, str]:
 
 def _baseline(reading: Reading, entries: list[Entry]) -> str:
     arms = list(dict.fromkeys(one.arm for one in entries))
+    reading.refuse_null(("baseline",))
     default = "baseline" if "baseline" in arms or not arms else arms[0]
     baseline = str(reading.document.data.get("baseline", default))
     if arms and baseline not in arms:
@@ -123,7 +128,11 @@ def _imported(
     if spec is None or mistakes:
         return None
     path = os.fsencode(source.path.resolve()).decode("utf-8", "replace")
-    counts = _counts(one, spec, settings, count)
+    try:
+        counts = _counts(one, spec, settings, count)
+    except SpecError as error:
+        reading.mistakes += [_placed(reading, one, mistake) for mistake in error.mistakes]
+        return None
     run = Imported({}, source.losses, spec.train.steps, one.wanted.diverged, path, source.sha256, *counts)
     return spec, replace(run, spec=_known(spec, settings, run))
 
@@ -150,6 +159,7 @@ def _completed(one: Entry, losses: Losses) -> dict[str, Any]:
 
 def _misfits(spec: RunSpec, settings: Mapping[str, Any]) -> Iterator[Mistake]:
     """Of what was given: a spec's defaults say nothing about a run made elsewhere."""
+    yield from (Mistake(name, "an import sets this itself", hint="leave it out") for name in OWN if name in settings)
     whole_shape = all(name in settings for name in SHAPE)
     for mistake in mistakes_between(spec):
         group = mistake.path.split(".")[0]

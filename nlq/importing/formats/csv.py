@@ -20,7 +20,9 @@ def fits(path: Path) -> bool:
 def read(path: Path, wanted: Wanted) -> Losses:
     """The losses of a file. Raises NlqError or SpecError."""
     found = table(path)
-    places = {**USUAL, **{what: name for what, name in wanted.columns.items() if what != "run"}}
+    places = {**USUAL, **wanted.columns}
+    if "run" in wanted.columns:
+        raise column(path, found.names, "run", wanted.columns["run"])
     for what, name in dict(places).items():
         if name not in found.names and what in OPTIONAL and what not in wanted.columns:
             del places[what]

@@ -1,10 +1,22 @@
-"""The command `nlq power`. Like `cli.py` it imports whatever is slow inside the command."""
+"""The commands `nlq power` and `nlq confirm`. Like `cli.py` it imports whatever is slow inside the command."""
 
 from typing import Annotated
 
 import typer
 
-from nlq.commands._options import Json, Out
+from nlq.commands._options import RUNS_DB, Db, Json, Out, SweepName
+
+
+def confirm(
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many fresh seeds of each arm.")] = 5,
+    sweep: SweepName = None,
+    json: Json = False,
+    db: Db = RUNS_DB,
+) -> None:
+    """Queue fresh seeds of each arm's chosen point; only on them does `nlq report --evidence` say better."""
+    from nlq.commands.confirm import confirm as queue
+
+    queue(db, sweep, seeds, as_json=json)
 
 
 def power(

@@ -16,6 +16,8 @@ from nlq.stats.verdict import SMALLEST_CLAIM, Word
 
 TITLE = "Evidence: each arm against the baseline"
 
+SEEDS_ONLY = "the interval holds seeds only: no equal evaluations of two or more documents are kept"
+
 
 @dataclass(frozen=True)
 class Row:
@@ -139,6 +141,8 @@ def _of_arm(finding: Finding) -> Iterator[str]:
     more = f"; {plural(verdict.seeds_needed, 'more fresh seed')} needed" if verdict.seeds_needed else ""
     why = f": {'; '.join(verdict.reasons)}" if verdict.reasons else ""
     yield f"{label}: {verdict.word}{why}{more}"
+    if finding.effect and finding.effect.se_eval_nats is None:
+        yield f"{label}: {SEEDS_ONLY}"
     if finding.z is not None:
         yield f"{label}: z = {finding.z:.1f} against the noise of a difference of two runs"
     if finding.flattery_nats:

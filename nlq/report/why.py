@@ -120,16 +120,18 @@ def _effect(effect: Effect) -> Iterator[tuple[str, str]]:
         yield "ρ̂ of the arms over seeds", f"{effect.correlation:.2f}: {helps}"
     if effect.sd_nats is not None:
         yield "sd of one difference over seeds", f"{effect.sd_nats:.5f} nats"
-    if effect.se_eval_nats is not None:
-        yield (
-            "SE of the evaluation",
-            f"{effect.se_eval_nats:.5f} nats, clustered by {plural(effect.documents or 0, 'document')}",
-        )
+    yield "SE of the evaluation", _evaluation(effect)
     if effect.se_nats is not None:
         yield "SE of both together", f"{effect.se_nats:.5f} nats, {effect.df:.1f} degrees of freedom"
     alone = effect.interval()
     yield "95 % interval of δ, this arm alone", between(alone, nats)
     yield "p, this arm alone", p_value(effect.p_value)
+
+
+def _evaluation(effect: Effect) -> str:
+    if effect.se_eval_nats is None:
+        return "not known: no equal evaluations of two or more documents are kept"
+    return f"{effect.se_eval_nats:.5f} nats, clustered by {plural(effect.documents or 0, 'document')}"
 
 
 def _together(evidence: Evidence, finding: Finding) -> Iterator[tuple[str, str]]:

@@ -72,11 +72,10 @@ class GridPoint:
         """Whether the numbers of a seed were made elsewhere."""
         return any(trace.member.run.imported for trace in self.traces)
 
-    @property
-    def settled(self) -> bool:
-        """Whether every seed has ended, well or not."""
+    def settled(self, seeds: frozenset[int]) -> bool:
+        """Whether every one of these seeds has ended, well or not."""
         ended = (*FINISHED, State.FAILED, State.CANCELLED)
-        return all(trace.member.run.state in ended for trace in self.traces)
+        return all(trace.member.run.state in ended for trace in self.traces if trace.seed in seeds)
 
     @property
     def diverged(self) -> tuple[Trace, ...]:
@@ -202,7 +201,8 @@ def _trace(member: Member, rows: Iterable[EvalPoint]) -> Trace:
 
 def _competing(points: tuple[GridPoint, ...], preview: bool) -> tuple[GridPoint, ...]:
     """Points that no training can add to, if the arm has one with a result: failed seeds are missing, not pending."""
-    finished = tuple(p for p in points if p.settled and any(t.finished for t in p.traces))
+    seeds = tuning_seeds(points)
+    finished = tuple(p for p in points if p.settled(seeds) and any(t.finished for t in p.traces))
     some = tuple(p for p in points if any(t.finished or (preview and t.losses) for t in p.traces))
     return finished or some or points
 

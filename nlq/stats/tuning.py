@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nlq.core.errors import NlqError
 from nlq.stats.power import best_of
 from nlq.stats.printing import plural
 from nlq.stats.selection import GridPoint, Selection, tuning_seeds
@@ -69,6 +70,20 @@ def fresh_seeds(selection: Selection, point: GridPoint) -> tuple[int, ...]:
     others = (p for p in selection.points[point.arm] if p is not point)
     used = {trace.seed for other in others for trace in other.traces}
     return tuple(seed for seed in selection.losses(point) if seed not in used)
+
+
+def further_seeds(selection: Selection, count: int) -> tuple[int, ...]:
+    """`count` seeds that chose no arm's point: the first above all tuning seeds, so the same ones every time.
+
+    Raises NlqError where nothing has been chosen: no arm has two points, or tuning runs have no result yet.
+    """
+    choices = [points for points in selection.points.values() if len(points) > 1]
+    if not choices:
+        raise NlqError("no arm has chosen among points: every seed is fresh already", "add seeds to the spec")
+    if selection.preview or not all(p.settled(tuning_seeds(points)) for points in choices for p in points):
+        raise NlqError("tuning is not finished: the best points may still change", "nlq work; nlq status")
+    start = 1 + max(max(tuning_seeds(points)) for points in choices)
+    return tuple(range(start, start + count))
 
 
 def optimum(selection: Selection, arm: str) -> Optimum:

@@ -16,6 +16,7 @@ from nlq.core.run import FINISHED, CodeState, Provenance, State
 from nlq.core.spec import RunSpec
 from nlq.core.sweep import PlannedRun, Sweep
 from nlq.store.database import immediate, open_writable, utc_now
+from nlq.store.members import place
 
 RUN_ID_LENGTH = 12
 MOST_LOSSES = 2
@@ -81,7 +82,7 @@ class Queue:
         A run that is queued, running or finished stays as it is; one that failed or was cancelled is queued again.
         """
         with immediate(self.db):
-            new = sum(self._enqueue_run(planned, counts[planned.key], code) for planned in sweep.runs)
+            new = sum(self.enqueue_run(planned, counts[planned.key], code) for planned in sweep.runs)
             self.name_sweep(sweep)
         return new
 
@@ -315,7 +316,8 @@ class Queue:
             self._event(run, attempt, state, message)
         return len(rows)
 
-    def _enqueue_run(self, planned: PlannedRun, counts: Counts, code: CodeState) -> int:
+    def enqueue_run(self, planned: PlannedRun, counts: Counts, code: CodeState) -> int:
+        """Put one run in the queue as `enqueue` does, inside a transaction; 1 if it was not there before, else 0."""
         now = utc_now()
         row = self.db.execute("SELECT state FROM runs WHERE spec_key = ?", [planned.key]).fetchone()
         state = None if row is None else State(row[0])
@@ -351,11 +353,7 @@ class Queue:
         )
         (number,) = self.db.execute("SELECT sweep FROM sweeps WHERE name = ?", [sweep.name]).fetchone()
         self.db.execute("DELETE FROM sweep_runs WHERE sweep = ?", [number])
-        for position, planned in enumerate(sweep.runs):
-            self.db.execute(
-                "INSERT INTO sweep_runs SELECT ?, ?, run, ?, ?, ? FROM runs WHERE spec_key = ?",
-                [number, position, planned.arm, planned.label, json.dumps(dict(planned.point)), planned.key],
-            )
+        place(self.db, number, sweep.runs)
 
     def _next_queued(self, sweep: str | None) -> Sequence[Any] | None:
         """Along the index of states, in the order in which runs were queued: no sorting, however many wait."""

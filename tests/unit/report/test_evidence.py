@@ -127,6 +127,7 @@ def test_family_by_joint_bootstrap_or_by_holm(fake):
     joint = {row.arm: row for row in table.rows}
     source.kept = False
     assert "Holm" in evidence.read(source).family
+    assert sum("the interval holds seeds only" in note for note in evidence.read(source).notes) == 3
     holm = _rows(source)["nonlinear-q"]
     assert (holm.se_eval_nats, joint["nonlinear-q"].se_eval_nats > 0) == (None, True)
 

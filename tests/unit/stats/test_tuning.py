@@ -6,8 +6,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from nlq.core.errors import NlqError
+from nlq.core.run import State
 from nlq.stats.selection import load
-from nlq.stats.tuning import Tuned, bowl, budget, cross, expected_best, fresh_seeds, optimum, winners_curse
+from nlq.stats.tuning import (
+    Tuned,
+    bowl,
+    budget,
+    cross,
+    expected_best,
+    fresh_seeds,
+    further_seeds,
+    optimum,
+    winners_curse,
+)
 
 AUDIT = {6e-4: 2.9311, 1.2e-3: 2.9053, 2.4e-3: 2.8994, 4.8e-3: 2.8948, 9.6e-3: 2.9103}
 """METHOD 0.1: the tuned baseline's final losses by peak learning rate."""
@@ -65,6 +77,15 @@ def test_fresh_seeds_confirm_and_do_not_tune(fake):
     selection = load(source, None)
     assert str(budget(selection.points["identity"])) == "3 points × 2 seeds"
     assert fresh_seeds(selection, selection.best["identity"]) == (7, 8)
+
+
+def test_further_seeds_are_the_same_every_time(fake):
+    assert further_seeds(load(fake.make(), None), 3) == (2, 3, 4)
+    state = {(1, 0): (State.RUNNING, 100)}
+    with pytest.raises(NlqError, match="not finished"):
+        further_seeds(load(fake.make([*fake.ARMS[:3], replace(fake.ARMS[3], state=state)]), None), 3)
+    with pytest.raises(NlqError, match="every seed is fresh"):
+        further_seeds(load(fake.make(rates=(2e-3,)), None), 3)
 
 
 def test_without_a_choice_every_seed_is_fresh(fake):

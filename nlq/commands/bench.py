@@ -13,7 +13,7 @@ from nlq.bench.arms import arms as measure_arms
 from nlq.bench.compare import CONTENDERS, Setting, compare
 from nlq.bench.contenders import PLAIN
 from nlq.bench.interleave import Turns
-from nlq.bench.sizes import precision_of, sizes_named
+from nlq.bench.sizes import Size, precision_of, sizes_named
 from nlq.bench.sweep import RUNS, STEPS
 from nlq.bench.sweep import sweep as measure_sweep
 from nlq.commands._console import console, dash, print_json, size
@@ -53,7 +53,8 @@ def bench(
     chosen = sizes_named(sizes)
     found: dict[str, Any] = {"machine": _machine(setting), "rows": [], "arms": [], "sweep": None}
     if sizes or not (arms or sweep):
-        found["rows"] = [compare(one, setting, _say) for one in chosen]
+        limit_s = float("inf") if sizes else LIMIT_S
+        found["rows"] = _rows(chosen, setting, began + limit_s)
     if arms:
         arms_setting = setting._replace(compiled=False)
         found["arms"] = [
@@ -70,6 +71,17 @@ def bench(
         print_json(found)
     else:
         _print(found)
+
+
+def _rows(sizes: Sequence[Size], setting: Setting, until: float) -> list[dict[str, Any]]:
+    """A row a size; none but the first is begun after `until`, by the monotonic clock."""
+    rows: list[dict[str, Any]] = []
+    for one in sizes:
+        if rows and time.monotonic() > until:
+            _say(f"no time is left for {one.name} on a machine as busy as this: nlq bench --size {one.name}")
+        else:
+            rows.append(compare(one, setting, _say))
+    return rows
 
 
 def turns_of(rounds: int | None, seconds: float | None) -> Turns:

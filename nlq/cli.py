@@ -276,6 +276,9 @@ def report(
     why: Annotated[
         str | None, typer.Option("--why", metavar="ARM", help="How the verdict on one arm comes about, step by step.")
     ] = None,
+    equivalents: Annotated[
+        bool, typer.Option("--equivalents", help="What each arm's loss is worth in parameters of the baseline.")
+    ] = False,
     published: Annotated[
         bool, typer.Option("--published", help="The paper's own Table 1, recomputed from its printed losses.")
     ] = False,
@@ -295,7 +298,7 @@ def report(
     from nlq.commands.report import Asked
     from nlq.commands.report import report as write
 
-    asked = Asked(table1, evidence, why, published, all_points, sigma, sweep)
+    asked = Asked(table1, evidence, why, equivalents, published, all_points, sigma, sweep)
     write(db, asked, "json" if json else format, out)
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from nlq.commands._console import console, print_json
 from nlq.core.errors import NlqError
 from nlq.plots import _make
-from nlq.report import evidence, published, render, table1, why
+from nlq.report import equivalents, evidence, published, render, table1, why
 from nlq.report._sheet import Sheet
 from nlq.store.reader import Reader
 
@@ -22,6 +22,7 @@ class Asked(NamedTuple):
     table1: bool
     evidence: bool
     why: str | None
+    equivalents: bool
     published: bool
     all_points: bool
     sigma: float | None
@@ -30,10 +31,11 @@ class Asked(NamedTuple):
 
 def report(db: Path, asked: Asked, form: str | None, out: Path | None) -> None:
     """One table: to the terminal, or as text in a format. NlqError unless exactly one is asked for."""
-    if sum((asked.table1, asked.evidence, asked.why is not None, asked.published)) != 1:
+    if sum((asked.table1, asked.evidence, asked.why is not None, asked.equivalents, asked.published)) != 1:
         raise NlqError(
             "say which table",
-            "nlq report --table1; nlq report --evidence; nlq report --why ARM; nlq report --published",
+            "nlq report --table1; nlq report --evidence; nlq report --why ARM; nlq report --equivalents; "
+            "nlq report --published",
         )
     _refuse_useless(asked)
     deliver(_sheet(db, asked), form, out)
@@ -47,8 +49,8 @@ def _refuse_useless(asked: Asked) -> None:
         )
     if asked.all_points and not asked.table1:
         raise NlqError("--all belongs to --table1: a verdict is about an arm's best point", "leave it out")
-    if asked.sigma is not None and not (asked.evidence or asked.why):
-        raise NlqError("--sigma belongs to --evidence and --why", "leave it out")
+    if asked.sigma is not None and not (asked.evidence or asked.why or asked.equivalents):
+        raise NlqError("--sigma belongs to --evidence, --why and --equivalents", "leave it out")
     if asked.sigma is not None and not (asked.sigma > 0 and math.isfinite(asked.sigma)):
         raise NlqError(f"σ must be above 0, found {asked.sigma:g}", "--sigma 0.0018")
 
@@ -61,6 +63,8 @@ def _sheet(db: Path, asked: Asked) -> Sheet:
         return table1.sheet(table1.read(reader, asked.sweep, asked.all_points))
     if asked.why is not None:
         return why.sheet(why.read(reader, asked.why, asked.sweep, asked.sigma))
+    if asked.equivalents:
+        return equivalents.sheet(equivalents.read(reader, asked.sweep, asked.sigma))
     return evidence.sheet(evidence.read(reader, asked.sweep, asked.sigma))
 
 

@@ -1,0 +1,105 @@
+"""What each arm's loss is worth in parameters, by the arms that are the baseline in another size (METHOD 4.6)."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nlq.core.errors import NlqError
+from nlq.stats.equivalents import FEWEST_SIZES, Equivalent, Measured, local_fit, two_point
+from nlq.stats.families import joint_draws
+from nlq.stats.paired import Floats, clusters, same_documents
+from nlq.stats.selection import GridPoint, Selection
+from nlq.stats.source import Source
+
+SIZES = ("variant", "layers", "heads", "kv_heads", "width")
+"""Settings of a model that make it another size; a variant's name says nothing beside the slots that it fills."""
+MLP_SIZES = ("ratio", "hidden")
+
+
+class Worth(NamedTuple):
+    """An arm's best point with what it is worth, or in `lack` why that cannot be said."""
+
+    point: GridPoint
+    loss_nats: float | None
+    equivalent: Equivalent | None
+    lack: str | None
+
+
+def controls(selection: Selection) -> list[GridPoint]:
+    """Best points of the baseline, first, and of arms that differ from it in size alone, each size once."""
+    found = {_params(selection.reference): selection.reference}
+    for point in selection.best.values():
+        if _params(point) and _shape(point) == _shape(selection.reference):
+            found.setdefault(_params(point), point)
+    return list(found.values())
+
+
+def worths(source: Source, selection: Selection, sigma_nats: float | None = None) -> list[Worth]:
+    """Every arm that is no control, in the order of the sweep; σ of one run where it is calibrated, in nats."""
+    sizes = controls(selection)
+    others = [p for p in selection.best.values() if p not in sizes]
+    return [_worth(source, selection, sizes, point, sigma_nats) for point in others]
+
+
+def _worth(
+    source: Source, selection: Selection, sizes: list[GridPoint], point: GridPoint, sigma_nats: float | None
+) -> Worth:
+    every = [*sizes, point]
+    losses = [selection.losses(p) for p in every]
+    seeds = sorted(set.intersection(*(set(found) for found in losses)))
+    table_AS = np.array([[found[seed] for seed in seeds] for found in losses])
+    loss = float(table_AS[-1].mean()) if seeds else None
+    if not seeds or not np.isfinite(table_AS).all():
+        return Worth(point, None, None, "no seed in common with the controls, or a diverged one")
+    try:
+        if len(sizes) < FEWEST_SIZES:
+            return Worth(point, loss, _two_point(sizes, table_AS, sigma_nats), None)
+        blocks = _documents(source, selection, every, seeds)
+        sums_ASJ, tokens_J = blocks or (table_AS[:, :, None], np.ones(1, dtype=np.int64))
+        params = [_params(p) or 0 for p in sizes]
+        draws = joint_draws(sums_ASJ, tokens_J)
+        return Worth(point, loss, local_fit(params, [float(m) for m in table_AS[:-1].mean(1)], loss or 0, draws), None)
+    except NlqError as error:
+        return Worth(point, loss, None, error.message)
+
+
+def _two_point(sizes: list[GridPoint], table_AS: Floats, sigma_nats: float | None) -> Equivalent:
+    if len(sizes) < 2:
+        raise NlqError("no control: no arm differs from the baseline in size alone")
+    base, control = (_params(p) or 0 for p in sizes)
+    ours, theirs, variant = (_measured(row_S, sigma_nats) for row_S in table_AS)
+    return two_point(ours, theirs, variant, control / base)
+
+
+def _measured(losses_S: Floats, sigma_nats: float | None) -> Measured:
+    """Mean and SE over seeds, by the calibrated σ where there is one; one seed alone bounds nothing."""
+    n = len(losses_S)
+    sd = sigma_nats or (float(losses_S.std(ddof=1)) if n > 1 else math.inf)
+    return Measured(float(losses_S.mean()), sd / math.sqrt(n))
+
+
+def _documents(
+    source: Source, selection: Selection, points: Sequence[GridPoint], seeds: Sequence[int]
+) -> tuple[Floats, Any] | None:
+    """Summed document losses, (A, S, J) in nats, and tokens (J); None where not kept or of other documents."""
+    step, split = selection.at.step, selection.at.show_split
+    runs = [{t.seed: t.member.run.run_id for t in point.traces} for point in points]
+    kept = [None if step is None else source.windows(of[seed], step, split) for of in runs for seed in seeds]
+    found = [clusters(windows) for windows in kept if windows is not None]
+    if not found or len(found) < len(kept) or not all(same_documents(found[0], one) for one in found):
+        return None
+    sums_ASJ = np.stack([one.sums_J for one in found]).reshape(len(points), len(seeds), -1)
+    return sums_ASJ, found[0].tokens_J
+
+
+def _params(point: GridPoint) -> int | None:
+    return point.traces[0].member.run.non_embedding_params
+
+
+def _shape(point: GridPoint) -> dict[str, Any]:
+    """The model's settings but for its size."""
+    model = dict(point.traces[0].member.run.spec.get("model", {}))
+    mlp = {name: value for name, value in model.get("mlp", {}).items() if name not in MLP_SIZES}
+    return {name: value for name, value in (model | {"mlp": mlp}).items() if name not in SIZES}

@@ -375,6 +375,7 @@ def doctor(json: Json = False, db: Db = RUNS_DB) -> None:
 
 app.command("bench")(_bench.bench)
 app.command("power")(_evidence.power)
+app.command("noise")(_evidence.noise)
 app.command("confirm")(_evidence.confirm)
 app.command("import")(_import.import_runs)
 

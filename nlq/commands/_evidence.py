@@ -1,4 +1,4 @@
-"""The commands `nlq power` and `nlq confirm`. Like `cli.py` it imports whatever is slow inside the command."""
+"""The commands `nlq power`, `noise` and `confirm`. Like `cli.py` it imports whatever is slow inside a command."""
 
 from typing import Annotated
 
@@ -42,3 +42,21 @@ def power(
 
     found = table.read(sigma, gap, power, correlation, arms)
     deliver(table.sheet(found), "json" if json else format, out)
+
+
+def noise(
+    arm: Annotated[str | None, typer.Option("--arm", help="Whose noise; the baseline's unless given.")] = None,
+    sweep: SweepName = None,
+    format: Annotated[  # noqa: A002
+        str | None, typer.Option("--format", help="md, latex, csv or json; a table for the terminal unless given.")
+    ] = None,
+    json: Json = False,
+    out: Out = None,
+    db: Db = RUNS_DB,
+) -> None:
+    """Measure how much one run's loss varies over seeds, with five or more of them."""
+    from nlq.commands.report import deliver
+    from nlq.report import noise as table
+    from nlq.store.reader import Reader
+
+    deliver(table.sheet(table.read(Reader(db), sweep, arm)), "json" if json else format, out)

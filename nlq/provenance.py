@@ -21,7 +21,12 @@ def code_state() -> CodeState:
 
 @cache
 def source_sha256() -> str:
-    """Digest of every source file of the package as it was when this process first asked."""
+    """Digest of every source file of the package when this process first asked, or the one that it was forked from."""
+    return source_on_disk_sha256()
+
+
+def source_on_disk_sha256() -> str:
+    """The same digest of the files as they are now."""
     digest = hashlib.sha256()
     for path in sorted(p for p in PACKAGE.rglob("*") if p.suffix in SUFFIXES):
         content = path.read_bytes()

@@ -173,7 +173,7 @@ class Scheduler:
             self.running[attempt].handle.stop(0)  # there is nothing to wait for: its rows are refused already
         busy = {watched.slot.name: watched.handle.process.pid for watched in self.running.values()}
         waits = self._states().get(State.QUEUED) and time.monotonic() >= self._claim_again_at
-        for slot in self.gate.free(self.slots if waits else (), busy):
+        for slot in self.gate.free(self.slots if waits and self.runner.warm() else (), busy):
             claim = self.queue.claim(self.sweep, self.process, slot.name, self.place.logs)
             if claim is None:  # another scheduler was quicker, or its run is in that slot
                 self._claim_again_at = time.monotonic() + COUNT_S

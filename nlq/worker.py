@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import importlib
 import os
 import platform
 import signal
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from nlq import __version__
+from nlq.core import plugin
 from nlq.core.errors import NlqError
 from nlq.core.run import Outcome, Provenance, State
 from nlq.provenance import code_state, source_sha256
@@ -30,6 +32,21 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 EXIT_NO_SPACE = errno.ENOSPC
 """The disk is full, perhaps so full that the database could not be told."""
+
+IMPORTED_LATE = (
+    "torch._inductor.config",  # torch.use_deterministic_algorithms needs it
+    "nlq.data.plan",
+    "nlq.data.prepare",
+    "nlq.models.build",
+    "nlq.training.checkpoint",
+    "nlq.training.device",
+    "nlq.training.engine",
+    "nlq.training.loop",
+    "nlq.training.pace",
+)
+"""What a run imports inside functions."""
+
+COMPONENTS = tuple(f"nlq.models.{slot}" for slot in ("attention", "feedforward", "positions", "projections"))
 
 
 class CodeChangedError(NlqError):
@@ -71,6 +88,16 @@ class Signals:
         before = self._before.get(number)
         if callable(before) and before is not signal.default_int_handler:
             before(number, frame)
+
+
+def import_all() -> None:
+    """Import whatever a run may need. A component that is broken is told by the run that uses it."""
+    for name in IMPORTED_LATE:
+        importlib.import_module(name)
+    for folder in COMPONENTS:
+        for kind in plugin.kinds(folder):
+            with suppress(Exception):
+                plugin.load(folder, kind)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "report": {"core", "stats", "store.reader"},
     "plots": {"core", "stats", "store.reader"},
 }
-ANYTHING = {"cli", "commands", "worker", "__main__"}
+ANYTHING = {"cli", "commands", "worker", "forkserver", "__main__"}
 """Where the parts are put together."""
 
 BY_ITSELF = {"__init__"}

@@ -55,6 +55,12 @@ class Handle(Protocol):
 class Runner(Protocol):
     """A way to start runs. Every file of `nlq/runners/` offers `make(entry) -> Runner`, `entry` being the worker."""
 
+    def warm(self) -> bool:
+        """Get ready to start runs, without waiting for it; whether a start is quick now.
+
+        True also where getting ready has failed: `start` says why.
+        """
+
     def start(self, launch: Launch) -> Handle:
         """Start a run; output goes to the launch's log. Raises OSError when that is impossible."""
 

@@ -78,8 +78,11 @@ def identify(pid: int) -> Process:
 
 def is_alive(process: Process) -> bool:
     """Whether exactly this process still runs on this machine. A zombie does not."""
-    if process.host != socket.gethostname() or process.boot_id != boot_id():
-        return False
+    return process.host == socket.gethostname() and process.boot_id == boot_id() and is_running(process)
+
+
+def is_running(process: Process) -> bool:
+    """The same of a process that is known to be of this machine's current boot, whatever the machine is called now."""
     try:
         return bool(process.started) and _started(process.pid) == process.started and _status(process.pid) != "Z"
     except (psutil.Error, OSError):

@@ -36,6 +36,10 @@ class Inline:
     def __init__(self, entry: Callable[[Sequence[str]], int]) -> None:
         self.entry = entry
 
+    def warm(self) -> bool:
+        """This process imports what it needs when it needs it."""
+        return True
+
     def start(self, launch: Launch) -> Handle:
         """Train to the end before returning. CUDA reads the slot's environment once: all runs see the first's GPU."""
         launch.log_path.parent.mkdir(parents=True, exist_ok=True)

@@ -100,6 +100,9 @@ class Instant:
         self.process = NOBODY
         self.starts: list[float] = []
 
+    def warm(self) -> bool:
+        return True
+
     def start(self, launch: Launch) -> "Instant":
         self.starts.append(time.perf_counter())
         token = launch.arguments[launch.arguments.index("--token") + 1]

@@ -16,7 +16,7 @@ import pytest
 
 PLANT = """
 import os, signal, sys
-if "nlq.worker" in sys.orig_argv:
+if {{"nlq.worker", "nlq.forkserver"}} & {{*sys.orig_argv}}:
     import nlq.training.loop as loop
     real = loop._step
 

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 TABLES = {
@@ -27,8 +28,15 @@ TABLES = {
 STALL_TIMEOUT_S = 6
 STUBBORN = """
 import subprocess, sys
-if "nlq.worker" in sys.orig_argv:
-    subprocess.Popen(["sh", "-c", 'trap "" TERM; exec sleep {seconds}'], stdin=subprocess.DEVNULL)
+if "nlq.forkserver" in sys.orig_argv:
+    import nlq.worker
+    real = nlq.worker.main
+
+    def main(arguments):
+        subprocess.Popen(["sh", "-c", 'trap "" TERM; exec sleep {seconds}'], stdin=subprocess.DEVNULL)
+        return real(arguments)
+
+    nlq.worker.main = main
 """
 """Gives every worker a child that ignores SIGTERM; how long it sleeps tells whose it is."""
 SECONDS = 10_000_000 + os.getpid()
@@ -66,7 +74,7 @@ class Storm:
         self.kinds: list[Callable[[], bool]] = [
             self.kill_worker, self.kill_worker, self.kill_worker, self.kill_worker, self.freeze_worker,
             self.ask_worker, self.ask_worker, self.kill_scheduler, self.freeze_scheduler, self.interrupt_scheduler,
-            self.tear_checkpoint, self.tear_checkpoint, self.lock,
+            self.kill_server, self.freeze_server, self.tear_checkpoint, self.tear_checkpoint, self.lock,
         ]  # fmt: skip
         if self.small_disk:
             self.kinds.append(self.fill_disk)
@@ -177,6 +185,23 @@ class Storm:
             self.later(lambda: frozen.send_signal(signal.SIGCONT), 3)
         return stopped
 
+    def signal_server(self, number: signal.Signals) -> list[int]:
+        own = self.scheduler.pid if self.scheduler else 0
+        servers = [pid for pid in pids_of("nlq.forkserver") if parent_of(pid) == own]
+        for pid in servers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return servers
+
+    def kill_server(self) -> bool:
+        return bool(self.signal_server(signal.SIGKILL))
+
+    def freeze_server(self) -> bool:
+        frozen = self.signal_server(signal.SIGSTOP)
+        for pid in frozen:
+            self.later(partial(os.kill, pid, signal.SIGCONT), 3)
+        return bool(frozen)
+
     def tear_checkpoint(self) -> bool:
         files = sorted((self.db.parent / ".nlq/checkpoints").rglob("*.*"))
         if not files:
@@ -237,14 +262,30 @@ def curves(db: Path) -> dict[str, list[tuple[object, ...]]]:
     return {table: sorted(query(db, sql.format(columns, table)), key=str) for table, columns in TABLES.items()}
 
 
-def processes(db: Path) -> list[str]:
-    """Command lines of workers of a database, and of their stubborn children, that still run."""
+def pids_of(word: str) -> list[int]:
+    """Processes with a word in their command line."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if ("nlq.worker" in line and str(db) in line) or f"sleep {SECONDS}" in line:
-                found.append(line)
+            if word.encode() in entry.read_bytes():
+                found.append(int(entry.parent.name))
+    return found
+
+
+def parent_of(pid: int) -> int:
+    """The parent of a process; 0 when it has gone."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+def processes(folder: Path) -> list[int]:
+    """Processes of a storm that still run: all but its scheduler have its folder in their environment."""
+    found = pids_of(str(SECONDS))
+    for pid in pids_of("nlq."):
+        with suppress(OSError):
+            if str(folder / "stubborn").encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                found.append(pid)
     return found
 
 
@@ -275,7 +316,7 @@ def weather(
     assert len(curves(quiet)["steps"]) == runs * steps
     assert query(storm.db, "PRAGMA integrity_check") == [("ok",)]
     assert query(storm.db, "SELECT attempt FROM attempts WHERE ended IS NULL") == [], "a slot is left"
-    assert processes(storm.db) == [], "a process is left"
+    assert processes(folder) == [], "a process is left"
     (attempts,) = query(storm.db, "SELECT COUNT(*) FROM attempts")[0]
     resumed = query(storm.db, "SELECT COUNT(*) FROM attempts WHERE resumed_step > 0")[0][0]
     kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(storm.counts.items()))

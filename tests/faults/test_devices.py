@@ -70,6 +70,9 @@ class FakeRunner:
         self.lands_on = lambda uuid: uuid
         self.most: dict[str, int] = {}
 
+    def warm(self) -> bool:
+        return True
+
     def start(self, launch):
         attempt = self.queue.order(launch.arguments[launch.arguments.index("--token") + 1]).attempt
         handle = FakeHandle(self, launch, attempt, next(self.pids))

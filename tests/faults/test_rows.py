@@ -69,7 +69,7 @@ def test_5_and_10_exactly_what_failed_runs_again(field: Any, write_spec: Callabl
         ("raise MemoryError()", State.FAILED, "out_of_memory", "micro-batches"),
         ("raise OSError(28, 'No space left on device')", State.FAILED, "no_space", "No space left"),
         ("raise RuntimeError('CUDA error: an illegal memory access')", State.FAILED, "device_error", "CUDA error"),
-        ("run.model.norm.weight.data.fill_(float('nan'))", State.DIVERGED, None, None),
+        ("run.engine.model.norm.weight.data.fill_(float('nan'))", State.DIVERGED, None, None),
     ],
 )
 def test_6_every_end_has_its_own_true_state(

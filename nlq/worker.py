@@ -194,6 +194,7 @@ def failure_class(error: Exception) -> str:
 
 def _train(queue: Queue, order: Order, options: argparse.Namespace, asked: Signals) -> Outcome:
     """Imports PyTorch: the database is at hand before, so that a failure to import is recorded too."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(options.cache / "compiled"))  # a shape compiles once a sweep
     from nlq.training.checkpoint import Checkpoints
     from nlq.training.loop import proceed
     from nlq.training.pace import peak_memory_bytes
@@ -236,7 +237,6 @@ def _prepare(queue: Queue, order: Order, options: argparse.Namespace, threads: i
         raise NlqError(f"the prepared tokens {spec.data.sha256} are gone from {options.cache}", "run the sweep again")
     model = build(spec.model)
     initialise(model, spec.seed)
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(options.cache / "compiled"))  # a shape compiles once a sweep
 
     def tell(message: str) -> None:
         _say(message)

@@ -20,13 +20,11 @@ from nlq.commands._console import console, dash, print_json, size
 from nlq.core.errors import NlqError
 from nlq.data.prepare import cache_folder
 from nlq.runners._slots import cores
+from nlq.runners.local import HUGE_PAGES
 from nlq.stats.printing import DASH, plural
 from nlq.training.device import open_device
 
 FIRST_GPU = "cuda:0"
-
-MEMORY = {"THP_MEM_ALLOC_ENABLE": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-"""Huge pages for large tensors: glibc and PyTorch read these when a process starts."""
 
 LIMIT_S = 300.0
 """What the command takes at most, by and large, when nothing is asked for."""
@@ -100,7 +98,7 @@ def _setting(threads: int | None, device: str | None, turns: Turns, *, compiled:
     if device not in (None, "cpu", FIRST_GPU):
         raise NlqError(f"--device {device}: no such device", f"--device cpu, or {FIRST_GPU}")
     place = device or (FIRST_GPU if torch.cuda.is_available() else "cpu")
-    memory = {**MEMORY, "TORCHINDUCTOR_CACHE_DIR": str(cache_folder() / "compiled")}
+    memory = {**HUGE_PAGES, "TORCHINDUCTOR_CACHE_DIR": str(cache_folder() / "compiled")}
     return Setting(place, threads or most, precision_of(place), turns, memory, compiled)
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nlq.core.errors import NlqError
-from nlq.core.launch import Gate, Handle, Launch, Process, Runner, Slot
+from nlq.core.launch import TOGETHER, Gate, Handle, Launch, Process, Runner, Slot, join_slots, slot_names
 from nlq.core.run import State
+from nlq.runners._gpus import gpu_of
 from nlq.runners._packing import Unguarded
+from nlq.runners._slots import device_count
 from nlq.store.queue import Claim, OpenAttempt, Queue
 
 POLL_S = 0.02
@@ -113,9 +115,14 @@ class Scheduler:
         return self.stay or bool(self.running or counts.get(State.QUEUED) or counts.get(State.RUNNING))
 
     def _states(self) -> dict[State, int]:
-        """Runs by state, asked again when something ended or started here, and otherwise about twice a second."""
+        """Runs by state, asked again when something ended or started here, and otherwise about twice a second.
+
+        Queued runs that need more devices than there are here do not count: another scheduler may train them.
+        """
         if time.monotonic() - self._counted_at >= COUNT_S:
             self._counts, self._counted_at = self.queue.states(self.sweep), time.monotonic()
+            if self._counts.get(State.QUEUED):
+                self._counts[State.QUEUED] -= self.queue.queued_beyond(self.sweep, device_count(self.slots))
         return self._counts
 
     def _changed(self) -> None:
@@ -171,15 +178,28 @@ class Scheduler:
         for attempt, why in self.gate.misplaced(self.running):
             self.queue.finish(attempt, State.FAILED, failure_class="device_error", message=why)
             self.running[attempt].handle.stop(0)  # there is nothing to wait for: its rows are refused already
-        busy = {watched.slot.name: watched.handle.process.pid for watched in self.running.values()}
         waits = self._states().get(State.QUEUED) and time.monotonic() >= self._claim_again_at
-        for slot in self.gate.free(self.slots if waits and self.runner.warm() else (), busy):
-            claim = self.queue.claim(self.sweep, self.process, slot.name, self.place.logs)
-            if claim is None:  # another scheduler was quicker, or its run is in that slot
-                self._claim_again_at = time.monotonic() + COUNT_S
-            else:
-                self._changed()
-                self._start(claim, slot)
+        free: list[Slot] = []
+        for slot in self.gate.free(self.slots if waits and self.runner.warm() else (), self._busy()):
+            if gpu_of(slot.name) is None or gpu_of(slot.name) not in map(gpu_of, (one.name for one in free)):
+                free = self._fill_with([*free, slot])
+
+    def _busy(self) -> dict[str, int]:
+        """Slots that train here, each with the number of its process."""
+        watched = self.running.values()
+        return {name: one.handle.process.pid for one in watched for name in slot_names(one.slot.name)}
+
+    def _fill_with(self, free: list[Slot]) -> list[Slot]:
+        """Start a run in free slots; those that are left. The next run in line is not passed by: it waits for slots."""
+        names = TOGETHER.join(slot.name for slot in free)
+        claim = self.queue.claim(self.sweep, self.process, names, self.place.logs, device_count(self.slots))
+        if claim is None:  # it needs more, or another scheduler was quicker, or its run is in that slot
+            self._claim_again_at = time.monotonic() + COUNT_S
+            return free
+        self._changed()
+        taken = slot_names(claim.slot)
+        self._start(claim, join_slots([slot for slot in free if slot.name in taken]))
+        return [slot for slot in free if slot.name not in taken]
 
     def _start(self, claim: Claim, slot: Slot) -> None:
         try:

@@ -1,5 +1,6 @@
 """`nlq sweep --dry-run`: the runs of a spec with what each would cost. Nothing is queued."""
 
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 from rich.table import Table
 
 from nlq.commands._console import console, duration, print_json, size, slots_text
-from nlq.commands.planning import Planned, plan_to_look
+from nlq.commands.planning import Planned, plan_to_look, too_many_devices
 from nlq.core.launch import Slot
 from nlq.core.spec import RunSpec
 from nlq.core.sweep import PlannedRun
@@ -46,7 +47,8 @@ class Estimate(NamedTuple):
 def dry_run(spec: Path, cache: Path, slots: list[Slot], *, as_json: bool) -> None:
     """Print the table, or its rows as JSON."""
     planned, estimates = _estimates(spec, cache, slots)
-    remarks = [*planned.remarks, *too_large(estimates, slots)]
+    beyond = too_many_devices(planned.sweep, slots)
+    remarks = [*planned.remarks, *too_large(estimates, slots), *([beyond.message] if beyond else [])]
     if as_json:
         print_json({"sweep": planned.sweep.name, "runs": [_row(e) for e in estimates], "notes": remarks})
         return
@@ -54,8 +56,9 @@ def dry_run(spec: Path, cache: Path, slots: list[Slot], *, as_json: bool) -> Non
 
 
 def estimated_seconds(spec: Path, cache: Path, slots: list[Slot]) -> float:
-    """What the whole sweep of a spec file will take on some slots."""
-    return _seconds(_estimates(spec, cache, slots)[1], slots)
+    """What the whole sweep of a spec file will take on some slots; infinite where a run needs more devices."""
+    planned, estimates = _estimates(spec, cache, slots)
+    return math.inf if too_many_devices(planned.sweep, slots) else _seconds(estimates, slots)
 
 
 def _estimates(spec: Path, cache: Path, slots: list[Slot]) -> tuple[Planned, list[Estimate]]:
@@ -66,7 +69,8 @@ def _estimates(spec: Path, cache: Path, slots: list[Slot]) -> tuple[Planned, lis
 
 
 def _seconds(estimates: list[Estimate], slots: list[Slot]) -> float:
-    return IMPORT_S + max(sum(e.seconds for e in estimates) / len(slots), *(e.seconds for e in estimates), 0)
+    in_slots = sum(e.seconds * e.run.spec.train.devices for e in estimates)
+    return IMPORT_S + max(in_slots / len(slots), *(e.seconds for e in estimates), 0)
 
 
 def _estimate(run: PlannedRun, one: Cost, paces: Paces) -> Estimate:
@@ -83,8 +87,8 @@ def _estimate(run: PlannedRun, one: Cost, paces: Paces) -> Estimate:
 def _rough_pace(spec: RunSpec, one: Cost, slot: Slot) -> Pace:
     """From the rate of matrix products alone; an evaluation is a forward pass, a third of a step."""
     token_s = one.flops_per_token / (_matmul_flops_per_s(spec, slot) * STEP_SHARE)
-    memory_bytes = training_bytes(one, spec.train.micro_batch or spec.sequences_per_step)
-    return Pace(token_s * spec.train.batch_tokens, token_s / 3, memory_bytes)
+    memory_bytes = training_bytes(one, spec.train.micro_batch or spec.sequences_per_device)
+    return Pace(token_s * spec.train.batch_tokens / spec.train.devices, token_s / 3, memory_bytes)
 
 
 def _matmul_flops_per_s(spec: RunSpec, slot: Slot) -> float:
@@ -110,7 +114,8 @@ def too_large(estimates: list[Estimate], slots: list[Slot]) -> list[str]:
 
 
 def _would_fit(e: Estimate, room: int) -> str:
-    rows, now = e.run.spec.sequences_per_step, e.run.spec.train.micro_batch or e.run.spec.sequences_per_step
+    rows = e.run.spec.sequences_per_device
+    now = e.run.spec.train.micro_batch or rows
     fitting = [
         m for m in range(1, now) if rows % m == 0 and e.memory_bytes - (now - m) * e.cost.activation_bytes <= room
     ]

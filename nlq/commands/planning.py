@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nlq.commands._console import slots_text
 from nlq.core import plugin
 from nlq.core.document import Document, read
 from nlq.core.errors import Mistake, NlqError, SpecError, nearest
+from nlq.core.launch import Slot
 from nlq.core.spec import DataSpec, RunSpec, defaults_resolved
 from nlq.core.sweep import Sweep, expand
 from nlq.data.plan import run_data
@@ -15,6 +17,8 @@ from nlq.data.prepare import corpus_bytes, find, prepare
 from nlq.data.prepared import Prepared
 from nlq.models.build import resolve as resolve_model
 from nlq.models.cost import Cost, cost
+from nlq.runners._gpus import gpu_of
+from nlq.runners._slots import device_count
 from nlq.training.pace import Paces
 
 VOCAB_MULTIPLE = 64
@@ -120,10 +124,25 @@ class _Planner:
 
 
 def plan_to_run(path: Path, cache: Path, paces: Paces, announce: Callable[[str], None]) -> Planned:
-    """The sweep of a spec file, its corpora prepared. Nothing is prepared before the whole file is found right."""
+    """The sweep of a spec file, its corpora prepared. Nothing is prepared before the whole file is found right.
+
+    Raises NlqError, also where a run needs more devices than there are slots.
+    """
     document = read(path)
-    expand(document, _Planner(document, cache, lambda _: False, missing_is_fine=False).resolve)
+    looked = expand(document, _Planner(document, cache, lambda _: False, missing_is_fine=False).resolve)
+    if beyond := too_many_devices(looked, paces.slots):
+        raise beyond
     return _planned(_Planner(document, cache, lambda _: True, False, paces, announce))
+
+
+def too_many_devices(sweep: Sweep, slots: list[Slot]) -> NlqError | None:
+    """What is wrong where a run needs more devices than there are."""
+    needed, here = max((run.spec.train.devices for run in sweep.runs), default=1), device_count(slots)
+    if needed <= here:
+        return None
+    more = f"--gpus with {needed} GPUs" if gpu_of(slots[0].name) else f"--slots {needed}"
+    message = f"{sweep.source}: train.devices is {needed}, and only {here} can be had at once: {slots_text(slots)}"
+    return NlqError(message, f"train.devices: {here}; or {more}")
 
 
 def plan_to_look(path: Path, cache: Path, paces: Paces) -> Planned:

@@ -1,5 +1,6 @@
 """`--slots`: a number, or "auto", which tries how the cores are best shared out and decides."""
 
+import math
 from pathlib import Path
 
 from nlq.commands._console import console, duration, slots_text
@@ -31,5 +32,7 @@ def _quickest(choices: list[list[Slot]], spec: Path, cache: Path) -> list[Slot]:
     screen = console(stderr=True)
     seconds = [estimated_seconds(spec, cache, choice) for choice in choices]
     for choice, taken in zip(choices, seconds, strict=True):
+        if not math.isfinite(taken):
+            continue
         screen.print(f"{slots_text(choice)}: about {duration(taken)}", style="dim")
     return choices[seconds.index(min(seconds))]

@@ -19,6 +19,7 @@ from nlq.core.errors import NlqError
 from nlq.core.launch import Runner, Slot
 from nlq.core.run import Member, State
 from nlq.runners._process import is_alive, this_process
+from nlq.runners._slots import device_count
 from nlq.scheduler import STALL_TIMEOUT_S, Place, Scheduler
 from nlq.stats.printing import plural
 from nlq.store.maintenance import up_to_date
@@ -70,6 +71,9 @@ def work(db: Path, cache: Path, sweep: str | None, slots: list[Slot], runner: st
     try:
         waiting = queue.states(sweep).get(State.QUEUED, 0)
         screen.print(f"{plural(waiting, 'run')} queued in {db}; working on {slots_text(slots)}")
+        if beyond := queue.queued_beyond(sweep, device_count(slots)):
+            left = f"{plural(beyond, 'run')} of them left alone: train.devices is more than the devices here"
+            screen.print(left, style="yellow", markup=False)
         again = f"nlq work --sweep {sweep}" if sweep else "nlq work"
         return train(queue, sweep, place_of(db, cache), slots, start, how, again)
     finally:

@@ -16,6 +16,10 @@ class Process:
     started: str
 
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""The variable by which CUDA is told which devices it may show."""
+
+
 @dataclass(frozen=True)
 class Slot:
     """A place where one run can train: a device, its CPU threads, and the environment that shows it to the child."""
@@ -24,6 +28,25 @@ class Slot:
     device: str
     threads: int
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+TOGETHER = "+"
+"""Stands between the names of slots that one run has together."""
+
+
+def slot_names(joined: str) -> list[str]:
+    """The slots that a run has, from the name of its own."""
+    return joined.split(TOGETHER)
+
+
+def join_slots(slots: Sequence[Slot]) -> Slot:
+    """Several slots as one, for a run of several devices: all visible, in this order, and the threads of all."""
+    first, *others = slots
+    if not others:
+        return first
+    visible = [slot.environment.get(VISIBLE, "") for slot in slots]
+    environment = {**first.environment, VISIBLE: ",".join(filter(None, visible))}
+    return Slot(TOGETHER.join(slot.name for slot in slots), first.device, sum(s.threads for s in slots), environment)
 
 
 @dataclass(frozen=True)
@@ -69,7 +92,7 @@ class Runner(Protocol):
 
 
 class DeviceReport(NamedTuple):
-    """What the process of an attempt said about its device. `noted` when the event of a mismatch stands there."""
+    """What the process of an attempt said about one of its devices. `noted` when there is an event of a mismatch."""
 
     attempt: int
     slot: str

@@ -98,7 +98,8 @@ class CodeState:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where and with what an attempt ran. `device_uuid` is the GPU that the process itself found."""
+    """Where and with what an attempt ran. `device_uuid` is the GPU that the process itself found, or all of its
+    GPUs, joined as the names of their slots."""
 
     host: str
     device: str

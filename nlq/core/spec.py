@@ -22,6 +22,7 @@ EXECUTION = frozenset(
         "train.checkpoint_minutes",
         "train.checkpoint_steps",
         "train.compile",
+        "train.devices",
         "train.keep_steps",
         "train.micro_batch",
     }
@@ -94,7 +95,10 @@ class TrainSpec(Settings):
 
     steps: Whole = Field(300, ge=1, le=10**9, description="updates")
     batch_tokens: Whole = Field(2048, ge=1, le=10**10, description="tokens a step, a multiple of model.context")
-    micro_batch: Whole | None = Field(None, ge=1, description="sequences a forward pass; the whole batch unless given")
+    devices: Whole = Field(1, ge=1, le=64, description="devices that share the sequences of each batch of one run")
+    micro_batch: Whole | None = Field(
+        None, ge=1, description="sequences a forward pass of a device; all that it has of a batch unless given"
+    )
     eval_every: Whole = Field(50, ge=1, description="steps between evaluations")
     eval_windows: Whole = Field(128, ge=1, le=10**8, description="validation windows an evaluation")
     report_step: Whole | None = Field(
@@ -139,6 +143,11 @@ class RunSpec(Settings):
         return self.train.batch_tokens // self.model.context
 
     @property
+    def sequences_per_device(self) -> int:
+        """Sequences of one batch that each device of a run reads."""
+        return self.sequences_per_step // self.train.devices
+
+    @property
     def report_step(self) -> int:
         """The step whose evaluation stands in the tables."""
         return self.train.steps if self.train.report_step is None else self.train.report_step
@@ -168,7 +177,7 @@ def mistakes_between(spec: RunSpec) -> Iterator[Mistake]:
     if data.tokenizer_path is not None and data.tokenizer == "bytes":
         yield Mistake("data.tokenizer_path", "tokenizer bytes reads no files", hint="data.tokenizer: gpt2")
     if model.width % model.heads:
-        yield Mistake("model.heads", f"{model.heads} heads do not divide width {model.width}", hint=_divisors(model))
+        yield Mistake("model.heads", f"{model.heads} heads do not divide width {model.width}", hint=_heads(model))
     if model.kv_heads and model.heads % model.kv_heads:
         yield Mistake("model.kv_heads", f"{model.kv_heads} key/value heads do not divide {model.heads} heads")
     if train.batch_tokens % model.context:
@@ -178,11 +187,16 @@ def mistakes_between(spec: RunSpec) -> Iterator[Mistake]:
             f"{train.batch_tokens} is no multiple of context {model.context}",
             hint=f"nearest: {whole}",
         )
-    elif train.micro_batch and spec.sequences_per_step % train.micro_batch:
+    elif spec.sequences_per_step % train.devices:
         yield Mistake(
-            "train.micro_batch",
-            f"{train.micro_batch} does not divide the {spec.sequences_per_step} sequences of a batch",
+            "train.devices",
+            f"{train.devices} devices do not divide the {spec.sequences_per_step} sequences of a batch",
+            hint="devices that divide them: " + _divisors(spec.sequences_per_step),
         )
+    elif train.micro_batch and spec.sequences_per_device % train.micro_batch:
+        of = "a batch" if train.devices == 1 else "a batch that each device has"
+        have = f"{spec.sequences_per_device} sequences of {of}"
+        yield Mistake("train.micro_batch", f"{train.micro_batch} does not divide the {have}")
     yield from optim_mistakes(spec.optim, train.steps)
     if spec.data.plan == "windows" and train.eval_windows < 2:
         yield Mistake(
@@ -192,9 +206,14 @@ def mistakes_between(spec: RunSpec) -> Iterator[Mistake]:
         yield Mistake("train.report_step", f"{train.report_step} is after the last step {train.steps}")
 
 
-def _divisors(model: ModelSpec) -> str:
-    fitting = [h for h in range(1, model.width + 1) if model.width % h == 0]
-    return "heads that divide the width: " + ", ".join(map(str, fitting[:12]))
+def _heads(model: ModelSpec) -> str:
+    return "heads that divide the width: " + _divisors(model.width)
+
+
+def _divisors(number: int) -> str:
+    """The first of them, for a hint."""
+    fitting = [d for d in range(1, min(number, 10**6) + 1) if number % d == 0]
+    return ", ".join(map(str, fitting[:12]))
 
 
 def setting_names() -> dict[str, str]:

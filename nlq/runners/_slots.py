@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from nlq.core.errors import NlqError
 from nlq.core.launch import Slot
 from nlq.runners import _nvml
-from nlq.runners._gpus import PACKED, Gpu, Gpus, visible, with_beginning
+from nlq.runners._gpus import PACKED, Gpu, Gpus, gpu_of, visible, with_beginning
 
 NO_GPU = "none"
 """The value of --gpus that asks for the CPU."""
@@ -29,6 +29,13 @@ def slots(cpu_slots: int | None = None, gpus: str | None = None, per_device: int
             f"--per-device {per_device}: no GPU here{_because(machine)}", "--slots N for the CPU; nlq doctor"
         )
     return _gpu_slots(places, per_device or 1) if places else _cpu_slots(cores())
+
+
+def device_count(slots: Sequence[Slot]) -> int:
+    """How many devices a run can have at most: slots that share a GPU are one."""
+    if any(slot.name.startswith("MIG-") for slot in slots):
+        return 1  # CUDA shows a process one MIG instance and no more
+    return len({gpu_of(slot.name) or slot.name for slot in slots})
 
 
 def cores() -> int:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from nlq.core.launch import DeviceReport, Process
+from nlq.core.launch import DeviceReport, Process, slot_names
 from nlq.store.queue import Queue
 
 MISMATCH = "device mismatch"
@@ -21,7 +21,8 @@ class DeviceLedger:
     def taken(self) -> dict[str, int]:
         """Slots of all attempts that have not ended, of every scheduler, with the numbers of their processes (or 0)."""
         sql = f"SELECT slot, coalesce(pid, 0) FROM attempts WHERE {_OPEN_HERE}"
-        return dict(self.queue.db.execute(sql, self._here()).fetchall())
+        rows = self.queue.db.execute(sql, self._here()).fetchall()
+        return {name: pid for slot, pid in rows for name in slot_names(slot)}
 
     def largest_peak_bytes(self) -> int | None:
         """The most GPU memory that a run of the sweep has needed, or None while none has been measured."""
@@ -33,14 +34,18 @@ class DeviceLedger:
         return largest
 
     def reported(self) -> list[DeviceReport]:
-        """The devices that running attempts have found, in the order of their start."""
+        """The devices that running attempts have found, in the order of their start; one row a device."""
         sql = (
             "SELECT attempt, slot, device_uuid, EXISTS (SELECT 1 FROM events WHERE events.run = attempts.run"
             f" AND events.attempt = attempts.attempt AND kind = '{MISMATCH}') FROM attempts"
             f" WHERE {_OPEN_HERE} AND device_uuid IS NOT NULL ORDER BY attempt"
         )
         rows = self.queue.db.execute(sql, self._here()).fetchall()
-        return [DeviceReport(attempt, slot, uuid, bool(noted)) for attempt, slot, uuid, noted in rows]
+        return [
+            DeviceReport(attempt, one, found, bool(noted))
+            for attempt, slot, uuid, noted in rows
+            for one, found in zip(slot_names(slot), slot_names(uuid), strict=False)
+        ]
 
     def note_mismatch(self, attempt: int, message: str) -> None:
         """Add the event to the run of an attempt."""

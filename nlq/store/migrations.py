@@ -195,6 +195,13 @@ def resume(db: Database) -> None:
     db.execute("CREATE INDEX open_attempts ON attempts (slot) WHERE ended IS NULL")
 
 
+@migrations(name="0003_devices")
+def devices(db: Database) -> None:
+    """How many slots a run needs at once."""
+    db.execute("ALTER TABLE runs ADD COLUMN devices INTEGER NOT NULL DEFAULT 1")
+    db.execute("CREATE INDEX runs_of_several_devices ON runs (state) WHERE devices > 1")
+
+
 @migrations(name="0004_import")
 def imports(db: Database) -> None:
     """Where an imported run came from; of its evaluations neither tokens nor time nor hashes are known."""

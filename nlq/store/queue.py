@@ -11,10 +11,11 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from nlq.core.launch import Process
+from nlq.core.launch import TOGETHER, Process, slot_names
 from nlq.core.run import FINISHED, CodeState, Provenance, State
 from nlq.core.spec import RunSpec
 from nlq.core.sweep import PlannedRun, Sweep
+from nlq.store import claims
 from nlq.store.database import immediate, open_writable, utc_now
 from nlq.store.members import place
 
@@ -25,11 +26,15 @@ MOST_LOSSES = 2
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to train one run: rows are taken only from the attempt that is the run's current one."""
+    """The right to train one run: rows are taken only from the attempt that is the run's current one.
+
+    `slot` is where: several names joined where the run has several devices.
+    """
 
     run_id: str
     attempt: int
     token: str
+    slot: str
     log_path: Path
 
 
@@ -91,26 +96,33 @@ class Queue:
         row = self.db.execute("SELECT source FROM sweeps WHERE name = ?", [name]).fetchone()
         return None if row is None else str(row[0])
 
-    def claim(self, sweep: str | None, scheduler: Process, slot: str, logs: Path) -> Claim | None:
+    def claim(self, sweep: str | None, scheduler: Process, slot: str, logs: Path, most: int = 1) -> Claim | None:
         """Take the next queued run of a sweep (of any sweep when None) for a slot of the scheduler's host.
 
-        None when no run waits, or another scheduler's run is in that slot.
+        `slot` may be several, joined: the run takes as many as it needs, the first. Runs that need more than `most`
+        devices are passed over. None when no run waits, when it needs more slots than these, or when other runs are
+        in them.
         """
         token = secrets.token_hex(16)
         with immediate(self.db):
-            row = None if self._is_taken(slot, scheduler.host) else self._next_queued(sweep)
-            if row is None:
+            slots = claims.not_taken(self.db, slot_names(slot), scheduler.host)
+            row = claims.next_queued(self.db, sweep, most) if slots else None
+            if row is None or row[2] > len(slots):
                 return None
-            run, run_id = row
-            log_path = logs / f"{run_id}-{token[:6]}.log"
-            attempt = self._insert_attempt(run, token, scheduler, slot, log_path)
+            run, run_id, devices = row
+            slot, log_path = TOGETHER.join(slots[:devices]), logs / f"{run_id}-{token[:6]}.log"
+            attempt = claims.insert_attempt(self.db, run, token, scheduler, slot, log_path)
             self.db.execute(
                 "UPDATE runs SET state = ?, attempt = ?, started_at_utc = coalesce(started_at_utc, ?),"
                 " failure_class = NULL, failure_message = NULL, tokens_per_s = NULL WHERE run = ?",
                 [State.RUNNING, attempt, utc_now(), run],
             )
             self._event(run, attempt, "claimed", f"slot {slot}")
-        return Claim(run_id, attempt, token, log_path)
+        return Claim(run_id, attempt, token, slot, log_path)
+
+    def queued_beyond(self, sweep: str | None, most: int) -> int:
+        """How many queued runs of a sweep (of any sweep when None) need more than `most` devices."""
+        return claims.queued_beyond(self.db, sweep, most)
 
     def order(self, token: str) -> Order:
         """What the worker that holds `token` is to do."""
@@ -338,7 +350,8 @@ class Queue:
         if state in (State.FAILED, State.CANCELLED):
             self._change([planned.key[:RUN_ID_LENGTH]], (state,), State.QUEUED, "queued again")
         self.db.execute(
-            "UPDATE runs SET queued_source_sha256 = ? WHERE spec_key = ?", [code.source_sha256, planned.key]
+            "UPDATE runs SET queued_source_sha256 = ?, devices = ? WHERE spec_key = ?",
+            [code.source_sha256, planned.spec.train.devices, planned.key],
         )
         return int(state is not State.QUEUED)
 
@@ -354,32 +367,6 @@ class Queue:
         (number,) = self.db.execute("SELECT sweep FROM sweeps WHERE name = ?", [sweep.name]).fetchone()
         self.db.execute("DELETE FROM sweep_runs WHERE sweep = ?", [number])
         place(self.db, number, sweep.runs)
-
-    def _next_queued(self, sweep: str | None) -> Sequence[Any] | None:
-        """Along the index of states, in the order in which runs were queued: no sorting, however many wait."""
-        member = (
-            "AND EXISTS (SELECT 1 FROM sweep_runs WHERE sweep_runs.run = runs.run"
-            " AND sweep = (SELECT sweep FROM sweeps WHERE name = ?))"
-        )
-        row: Sequence[Any] | None = self.db.execute(
-            f"SELECT run, run_id FROM runs WHERE state = ? {member if sweep is not None else ''}"
-            " ORDER BY priority DESC, run LIMIT 1",
-            [State.QUEUED, *([sweep] if sweep is not None else [])],
-        ).fetchone()
-        return row
-
-    def _is_taken(self, slot: str, host: str) -> bool:
-        sql = "SELECT 1 FROM attempts WHERE slot = ? AND host = ? AND ended IS NULL"
-        return self.db.execute(sql, [slot, host]).fetchone() is not None
-
-    def _insert_attempt(self, run: int, token: str, scheduler: Process, slot: str, log_path: Path) -> int:
-        cursor = self.db.execute(
-            "INSERT INTO attempts (run, token, host, boot_id, scheduler_pid, scheduler_pid_started, slot,"
-            " claimed_at_utc, log_path) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [run, token, scheduler.host, scheduler.boot_id, scheduler.pid, scheduler.started, slot, utc_now()]
-            + [str(log_path)],
-        )
-        return int(cursor.lastrowid or 0)
 
     def _event(self, run: int, attempt: int | None, kind: str, message: str) -> None:
         self.db.execute(

@@ -38,7 +38,10 @@ FILE = "pace.json"
 
 
 class Pace(NamedTuple):
-    """What one update of a whole batch takes, what a token takes to evaluate, and the peak memory of the process."""
+    """What one update of a whole batch takes, what a token takes to evaluate, and the peak memory of a device.
+
+    Where a run has several devices, what they need to exchange gradients comes on top.
+    """
 
     step_s: float
     eval_token_s: float
@@ -64,8 +67,8 @@ class Paces:
             kept[key] = list(_measure_together(small, self.slots))
             self._keep(kept)
         step_s, eval_token_s, memory_bytes = kept[key]
-        not_seen = ((spec.train.micro_batch or spec.sequences_per_step) - rows) * one.activation_bytes
-        return Pace(step_s * spec.sequences_per_step / rows, eval_token_s, int(memory_bytes) + not_seen)
+        not_seen = ((spec.train.micro_batch or spec.sequences_per_device) - rows) * one.activation_bytes
+        return Pace(step_s * spec.sequences_per_device / rows, eval_token_s, int(memory_bytes) + not_seen)
 
     def quicker_precision(self, spec: RunSpec) -> str:
         """bf16 or float32, whichever updates quicker."""
@@ -93,15 +96,15 @@ class Paces:
 def _measured_rows(spec: RunSpec, one: Cost) -> int:
     """Sequences in a measured batch: those of a micro-batch, or as many as take little time."""
     affordable = int(MEASURE_FLOPS // (one.flops_per_token * spec.model.context))
-    return max(1, min(spec.train.micro_batch or spec.sequences_per_step, affordable))
+    return max(1, min(spec.train.micro_batch or spec.sequences_per_device, affordable))
 
 
 def _smaller(spec: RunSpec, rows: int) -> RunSpec:
     """The run that is measured: what its pace does not depend on has one value, so that equal shapes are equal."""
     optim = {"lr_max": 1e-3, "lr_min": 1e-4, "weight_decay": 0.1, "warmup_steps": 0, "decay_steps": 1}
     train = {
-        "batch_tokens": rows * spec.model.context, "micro_batch": None, "steps": 1, "eval_every": 1, "eval_windows": 2,
-        "report_step": None, "compile": "never", "keep_steps": (), "checkpoint_steps": None,
+        "batch_tokens": rows * spec.model.context, "micro_batch": None, "devices": 1, "steps": 1, "eval_every": 1,
+        "eval_windows": 2, "report_step": None, "compile": "never", "keep_steps": (), "checkpoint_steps": None,
     }  # fmt: skip
     return spec.resolved(optim=optim, train=train).model_copy(update={"seed": 0})
 

@@ -76,9 +76,10 @@ class FakeRunner:
     def start(self, launch):
         attempt = self.queue.order(launch.arguments[launch.arguments.index("--token") + 1]).attempt
         handle = FakeHandle(self, launch, attempt, next(self.pids))
-        uuid = self.lands_on(launch.slot.environment["CUDA_VISIBLE_DEVICES"])
-        self.machine.hold(self.index(uuid), handle.process.pid, self.holds_gb)
-        told = Provenance("host", "NVIDIA Fake", 1, "0", "0", "0", None, None, device_uuid=uuid)
+        uuids = [self.lands_on(uuid) for uuid in launch.slot.environment["CUDA_VISIBLE_DEVICES"].split(",")]
+        for uuid in uuids:
+            self.machine.hold(self.index(uuid), handle.process.pid, self.holds_gb)
+        told = Provenance("host", "NVIDIA Fake", 1, "0", "0", "0", None, None, device_uuid="+".join(uuids))
         self.queue.started(attempt, told)
         self.handles.append(handle)
         for gpu, pids in self.machine.used.items():
@@ -104,13 +105,16 @@ class FakeRunner:
 class Hall:
     """A database with some runs, GPUs, and a scheduler over them."""
 
-    def __init__(self, folder: Path, runs: int, gpus: int, per_device: int = 1, **options) -> None:
+    def __init__(
+        self, folder: Path, runs: int, gpus: int, per_device: int = 1, arms: str = "{a: {}}", **options
+    ) -> None:
         self.db, self.said = folder / "runs.db", []
         self.queue, self.machine, self.clock = Queue(self.db), fake.FakeGpus(gpus), fake.Clock()
         sweep = expand(
-            parse(f"{{name: s, arms: {{a: {{}}}}, seeds: {list(range(runs))}}}", "s.yaml", Path()), defaults_resolved
+            parse(f"{{name: s, arms: {arms}, seeds: {list(range(runs))}}}", "s.yaml", Path()), defaults_resolved
         )
         self.queue.enqueue(sweep, {run.key: Counts(1, 1, 1) for run in sweep.runs}, CodeState("d", None, None))
+        self.ids = [run.key[:12] for run in sweep.runs]
         self.runner = FakeRunner(self.queue, self.machine, **options)
         self.slots = [
             Slot(f"{gpu.uuid}#{k}" if per_device > 1 else gpu.uuid, "cuda:0", 1, {"CUDA_VISIBLE_DEVICES": gpu.uuid})
@@ -162,6 +166,53 @@ def test_8_slots_of_one_gpu_share_it_when_asked(hall) -> None:
     while h.states().get(State.COMPLETED, 0) < 20:
         h.look()
     assert max(h.runner.most.values()) == 3
+
+
+TWO_DEVICES = "{a: {}, b: {train.devices: 2, model.layers: 2}}"
+
+
+@pytest.mark.parametrize("per_device", [1, 2])
+def test_8_a_run_of_two_devices_shares_none_of_them(hall, per_device: int) -> None:
+    h = hall(runs=5, gpus=3, per_device=per_device, lasts=3, arms=TWO_DEVICES)
+    while h.states().get(State.COMPLETED, 0) < 10:
+        h.look()
+    for handle in h.runner.handles:
+        names = handle.slot.split("+")
+        assert len({gpu_of(name) for name in names}) == len(names)
+    assert sorted(handle.slot.count("+") for handle in h.runner.handles) == [0] * 5 + [1] * 5
+    assert max(h.runner.most.values()) <= per_device
+    assert not h.said
+
+
+def test_8_runs_behind_one_of_two_devices_wait_until_it_has_them(hall) -> None:
+    h = hall(runs=2, gpus=2, lasts=5, arms="{a: {}, b: {train.devices: 2, model.layers: 2}, c: {model.layers: 3}}")
+    h.queue.prioritise([h.ids[4], h.ids[5]], -1)
+    h.look()
+    h.runner.handles[0].end(State.COMPLETED)
+    h.look(3)
+    assert len(h.runner.handles) == 2, "one GPU is free, and nothing passes by the run that waits for two"
+    while h.states().get(State.COMPLETED, 0) < 6:
+        h.look()
+    assert [handle.slot.count("+") for handle in h.runner.handles] == [0, 0, 1, 1, 0, 0]
+
+
+def test_8_a_run_of_more_devices_than_there_are_is_left_to_others(hall) -> None:
+    h = hall(runs=2, gpus=1, per_device=2, arms=TWO_DEVICES)
+    h.scheduler.run()
+    assert h.states() == {State.COMPLETED: 2, State.QUEUED: 2}
+
+
+def test_8_two_devices_that_are_not_those_of_their_slots_are_noted(hall) -> None:
+    h = hall(runs=1, gpus=3, lasts=100, arms="{a: {train.devices: 2}}")
+    h.runner.lands_on = lambda uuid: h.machine.found[2 if uuid == h.machine.found[1].uuid else 0].uuid
+    h.look()
+    h.clock.now += 10
+    h.look(2)
+    reader = Reader(h.db)
+    (run,) = reader.runs()
+    (mismatch,) = [e["message"] for e in reader.events(run.run_id) if e["kind"] == "device mismatch"]
+    assert h.machine.found[1].uuid in mismatch
+    assert h.machine.found[2].uuid in mismatch
 
 
 def test_8_two_runs_that_report_one_gpu_are_not_both_kept(hall) -> None:

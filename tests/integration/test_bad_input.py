@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nlq.training.pace import Pace
+
 Run = Callable[..., object]
 
 BAD_SPECS = {
@@ -27,6 +29,18 @@ BAD_SPECS = {
         "identity needs one key/value head for each query head",
         "model.kv_heads: 2",
     ),
+    "devices": (
+        "arms: {a: {train.devices: 3}}",
+        "train.devices: 3 devices do not divide the 4 sequences of a batch",
+        "devices that divide them: 1, 2, 4",
+    ),
+    "no device": ("arms: {a: {train.devices: 0}}", "train.devices", ""),
+    "half a device": ("arms: {a: {train.devices: 1.5}}", "train.devices", ""),
+    "micro-batch of a device": (
+        "arms: {a: {train.devices: 2, train.micro_batch: 4}}",
+        "train.micro_batch: 4 does not divide the 2 sequences of a batch that each device has",
+        "",
+    ),
     "missing corpus": ("arms: {a: {data.path: nowhere}}", "nowhere", ""),
     "unknown corpus": ("arms: {a: {data.corpus: stdlb}}", "data.corpus", 'did you mean "stdlib"?'),
     "unknown tokenizer": ("arms: {a: {data.tokenizer: byte}}", "data.tokenizer", 'did you mean "bytes"?'),
@@ -36,6 +50,21 @@ BAD_SPECS = {
     "not yaml": ("arms: {a: {", "not YAML", ""),
     "code": ("arms: !!python/object/apply:os.system ['touch owned']", "is refused", ""),
 }
+
+
+def test_more_devices_than_there_are(
+    nlq: Run, write_spec: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = write_spec("arms: {a: {train.devices: 2}, b: {}}")
+    before = files(tmp_path)
+    done = nlq("sweep", spec, "--slots", 1)
+    assert done.code == 2
+    assert "train.devices is 2, and only 1 can be had at once: 1 slot" in done.err
+    assert "train.devices: 1" in done.err
+    assert "--slots 2" in done.err
+    assert files(tmp_path) == before
+    monkeypatch.setattr("nlq.training.pace.Paces.of", lambda *_: Pace(0.1, 0.1, 1))
+    assert "only 1 can be had" in nlq("sweep", spec, "--slots", 1, "--dry-run").out
 
 
 def files(folder: Path) -> set[str]:

@@ -3,9 +3,10 @@
 import pytest
 
 from nlq.core.errors import NlqError
+from nlq.core.launch import Slot, join_slots, slot_names
 from nlq.runners import _nvml
 from nlq.runners._gpus import gpu_of, is_packed, visible
-from nlq.runners._slots import cores, slots
+from nlq.runners._slots import cores, device_count, slots
 
 
 def full(text: str) -> str:
@@ -159,3 +160,32 @@ def test_a_gpu_that_is_to_be_split_but_is_not_takes_no_run(machine):
     assert [slot.name for slot in slots()] == full("G0 G1 M0 M1").split()
     with pytest.raises(NlqError, match="MIG mode and has no instances"):
         slots(gpus="2")
+
+
+def gpu_slot(name: str, threads: int = 2) -> Slot:
+    return Slot(
+        name, "cuda:0", threads, {"CUDA_VISIBLE_DEVICES": gpu_of(name) or "", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    )
+
+
+def test_slots_are_joined_for_a_run_of_several_devices():
+    joined = join_slots([gpu_slot("GPU-b#1"), gpu_slot("GPU-a#2")])
+    assert (joined.name, joined.device, joined.threads) == ("GPU-b#1+GPU-a#2", "cuda:0", 4)
+    assert joined.environment == {"CUDA_VISIBLE_DEVICES": "GPU-b,GPU-a", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert slot_names(joined.name) == ["GPU-b#1", "GPU-a#2"]
+    assert join_slots([gpu_slot("GPU-a")]) == gpu_slot("GPU-a")
+    cpu = [Slot(f"cpu:{index}", "cpu", 1, {"CUDA_VISIBLE_DEVICES": ""}) for index in range(2)]
+    assert join_slots(cpu) == Slot("cpu:0+cpu:1", "cpu", 2, {"CUDA_VISIBLE_DEVICES": ""})
+
+
+@pytest.mark.parametrize(
+    ("names", "count"),
+    [
+        (["cpu:0", "cpu:1"], 2),
+        (["GPU-a", "GPU-b"], 2),
+        (["GPU-a#1", "GPU-b#1", "GPU-a#2", "GPU-b#2"], 2),
+        (["MIG-a", "MIG-b"], 1),
+    ],
+)
+def test_how_many_devices_a_run_can_have(names, count):
+    assert device_count([gpu_slot(name) for name in names]) == count

@@ -274,3 +274,42 @@ def test_tables_are_strict_and_steps_have_no_rowid(queue: Queue) -> None:
     assert all("STRICT" in sql for sql in ours.values())
     assert "WITHOUT ROWID" in ours["steps"]
     assert queue.db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+@pytest.fixture
+def of_two_devices(db: Path) -> Queue:
+    """Three runs: of one device, of two, and of one."""
+    queue = Queue(db)
+    sweep = sweep_of("{name: d, arms: {a: {}, b: {train.devices: 2, model.layers: 2}, c: {model.layers: 3}}}")
+    queue.enqueue(sweep, counts_of(sweep), CODE)
+    return queue
+
+
+def test_a_run_of_two_devices_takes_two_slots_that_nobody_is_in(of_two_devices: Queue) -> None:
+    def claim(slots: str, most: int = 3) -> str | None:
+        got = of_two_devices.claim("d", SCHEDULER, slots, Path("logs"), most)
+        return None if got is None else got.slot
+
+    assert claim("cpu:0+cpu:1") == "cpu:0"
+    assert claim("cpu:0+cpu:1") is None, "the next needs two"
+    assert claim("cpu:0+cpu:1+cpu:2+cpu:3") == "cpu:1+cpu:2"
+    assert claim("cpu:2") is None
+    assert claim("cpu:1+cpu:3") == "cpu:3"
+    assert claim("cpu:4") is None
+
+
+def test_a_run_of_more_devices_than_there_are_is_passed_over(of_two_devices: Queue) -> None:
+    assert (of_two_devices.queued_beyond("d", 1), of_two_devices.queued_beyond(None, 2)) == (1, 0)
+    assert of_two_devices.claim("d", SCHEDULER, "cpu:0", Path("logs"))
+    assert of_two_devices.claim("d", SCHEDULER, "cpu:1", Path("logs"))
+    assert of_two_devices.claim("d", SCHEDULER, "cpu:2", Path("logs")) is None
+    assert of_two_devices.states("d") == {State.RUNNING: 2, State.QUEUED: 1}
+
+
+def test_the_devices_of_a_queued_run_are_those_of_the_latest_spec(of_two_devices: Queue) -> None:
+    again = sweep_of("{name: e, arms: {a: {train.devices: 2}, b: {model.layers: 2}}}")
+    assert of_two_devices.enqueue(again, counts_of(again), CODE) == 0
+    assert of_two_devices.queued_beyond("d", 1) == 1
+    claimed = of_two_devices.claim("d", SCHEDULER, "cpu:0+cpu:1", Path("logs"), 2)
+    assert claimed is not None
+    assert (claimed.run_id, claimed.slot) == (again.runs[0].key[:12], "cpu:0+cpu:1")

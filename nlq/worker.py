@@ -3,14 +3,15 @@
 import argparse
 import errno
 import importlib
+import json
 import os
 import platform
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -21,12 +22,18 @@ from nlq import __version__
 from nlq.core import plugin
 from nlq.core.errors import NlqError
 from nlq.core.run import Outcome, Provenance, State
+from nlq.core.spec import RunSpec
 from nlq.provenance import code_state, source_sha256
 from nlq.runners._process import this_process
+from nlq.runners._ranks import CODES, PEER_GONE, RankLostError, Ranks, end_with, wait_for_the_end
 from nlq.store.queue import Order, Queue
 from nlq.store.writer import RunWriter, StaleAttemptError
 
 if TYPE_CHECKING:
+    import torch
+
+    from nlq.data.plan import RunData
+    from nlq.training.engine import Engine
     from nlq.training.loop import Run
 
 EXIT_FAILED = 1
@@ -110,7 +117,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cache", type=Path, required=True, help="folder of prepared corpora")
     parser.add_argument("--checkpoints", type=Path, required=True, help="folder of checkpoints")
     parser.add_argument("--strict", action="store_true", help="refuse a run that other code was queued with")
+    parser.add_argument("--rank", type=int, default=0, help="which of the run's devices: 0 trains, starts the others")
+    parser.add_argument("--parent", type=int, help="the process of rank 0")
     options = parser.parse_args(arguments)
+    options.arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if options.rank:
+        return _train_beside(options)
     with Signals() as asked:
         queue = Queue(options.db)
         try:
@@ -152,7 +164,7 @@ def _record_failure(queue: Queue, order: Order, error: Exception) -> int:
     message = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
     code = EXIT_NO_SPACE if kind == "no_space" else EXIT_FAILED
     try:
-        if kind == "device_error":
+        if kind in ("device_error", "killed"):
             queue.lose(order.attempt, message, exit_code=code, failure_class=kind)
         elif kind == "out_of_memory":
             _record_out_of_memory(queue, order, message)
@@ -166,8 +178,8 @@ def _record_failure(queue: Queue, order: Order, error: Exception) -> int:
 def _record_out_of_memory(queue: Queue, order: Order, message: str) -> None:
     """Once more with half the micro-batch, which leaves the batch and so the numbers as they are; then a failure."""
     spec = order.spec
-    now = spec.train.micro_batch or spec.sequences_per_step
-    smaller = next((size for size in range(now // 2, 0, -1) if spec.sequences_per_step % size == 0), None)
+    now = spec.train.micro_batch or spec.sequences_per_device
+    smaller = next((size for size in range(now // 2, 0, -1) if spec.sequences_per_device % size == 0), None)
     if smaller is not None and not queue.was_halved(order.attempt):
         queue.halve(order.attempt, smaller, f"{message}; once more with micro-batches of {smaller}")
         return
@@ -181,6 +193,8 @@ def _record_out_of_memory(queue: Queue, order: Order, message: str) -> None:
 
 def failure_class(error: Exception) -> str:
     """The class under which a failure is counted."""
+    if isinstance(error, RankLostError):
+        return error.kind
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "alloc_cpu" in str(error):
         return "out_of_memory"
     if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error):
@@ -212,7 +226,8 @@ def _train(queue: Queue, order: Order, options: argparse.Namespace, asked: Signa
     evals = order.spec.eval_steps()
     state = keeper.restore(run.engine, lambda step: queue.rows_reach(order.attempt, step, evals))
     queue.begin(order.attempt, state.step)
-    outcome = proceed(run, state, keeper, asked)
+    with _ranks(order, options, state.step, keeper.threads, run.engine.device):
+        outcome = proceed(run, state, keeper, asked)
     writer.close(outcome.data_hash, peak_memory_bytes(run.engine.device))
     if not outcome.interrupted:
         keeper.finish()
@@ -222,27 +237,107 @@ def _train(queue: Queue, order: Order, options: argparse.Namespace, asked: Signa
 def _prepare(queue: Queue, order: Order, options: argparse.Namespace, threads: int, writer: RunWriter) -> "Run":
     import torch
 
-    from nlq.data.plan import run_data
-    from nlq.data.prepare import open_by_digest
-    from nlq.models.build import build, initialise
-    from nlq.training.device import open_device
-    from nlq.training.engine import Engine
+    from nlq.training.device import in_words, open_device
     from nlq.training.loop import Run
 
     spec = order.spec
-    device = open_device(options.device, threads)
-    queue.started(order.attempt, _provenance(device.name, device.uuid, threads, torch.__version__))
-    prepared = open_by_digest(spec.data.sha256 or "", options.cache)
-    if prepared is None:
-        raise NlqError(f"the prepared tokens {spec.data.sha256} are gone from {options.cache}", "run the sweep again")
-    model = build(spec.model)
-    initialise(model, spec.seed)
+    device = open_device(options.device, _threads_each(spec, threads))
+    found = in_words(options.device, device, spec.train.devices)
+    queue.started(order.attempt, _provenance(found.name, found.uuid, threads, torch.__version__))
 
     def tell(message: str) -> None:
         _say(message)
         queue.note(order.attempt, "compile", message)
 
-    return Run(Engine(model, spec, device.torch_device, tell), run_data(spec, prepared), writer, spec)
+    engine, data = _build(spec, options, device.torch_device, tell)
+    return Run(engine, data, writer, spec)
+
+
+def _build(
+    spec: RunSpec, options: argparse.Namespace, device: "torch.device", tell: Callable[[str], None]
+) -> tuple["Engine", "RunData"]:
+    """A run at its beginning, the same on every device."""
+    from nlq.data.plan import run_data
+    from nlq.data.prepare import open_by_digest
+    from nlq.models.build import build, initialise
+    from nlq.training.engine import Engine
+
+    prepared = open_by_digest(spec.data.sha256 or "", options.cache)
+    if prepared is None:
+        raise NlqError(f"the prepared tokens {spec.data.sha256} are gone from {options.cache}", "run the sweep again")
+    model = build(spec.model)
+    initialise(model, spec.seed)
+    return Engine(model, spec, device, tell), run_data(spec, prepared)
+
+
+def _threads_each(spec: RunSpec, threads: int) -> int:
+    """CPU threads of each process of a run."""
+    return max(1, threads // spec.train.devices)
+
+
+@contextmanager
+def _ranks(
+    order: Order, options: argparse.Namespace, step: int, threads: int, device: "torch.device"
+) -> Iterator[None]:
+    """Processes for the further devices of a run, which train with this one from `step` on."""
+    devices = order.spec.train.devices
+    if devices == 1:
+        yield
+        return
+    from nlq.training.ranks import PeerGoneError, join, leave, meeting_place
+
+    place, threads = meeting_place(), _threads_each(order.spec, threads)
+    told = {"run_id": order.run_id, "spec": order.spec.model_dump_json(), "step": step, "threads": threads}
+    others = Ranks(
+        devices, options.arguments, json.dumps({**told, "port": place.port}), lambda error: _lost(order, options, error)
+    )
+    try:
+        others.start(threads)
+        join(0, devices, place, device, others.check)
+        yield
+    except PeerGoneError as error:
+        raise others.blame(error) from error
+    finally:
+        others.end()
+        leave()
+
+
+def _lost(order: Order, options: argparse.Namespace, error: RankLostError) -> int:
+    """Record what the training thread cannot: it waits for a rank that is gone."""
+    _say(error.message)
+    return _record_failure(Queue(options.db), order, error)
+
+
+def _train_beside(options: argparse.Namespace) -> int:
+    """Train as a further device of a run; rank 0 tells how, and ends this process. Returns why it ended before."""
+    end_with(options.parent)
+    try:
+        _follow(options, json.load(sys.stdin))
+    except Exception as error:  # noqa: BLE001 - rank 0 records it, by the exit code
+        if type(error).__name__ == "PeerGoneError":
+            return PEER_GONE
+        with suppress(OSError):
+            traceback.print_exc()
+        return CODES.get(failure_class(error), EXIT_FAILED)
+    wait_for_the_end()
+    return 0
+
+
+def _follow(options: argparse.Namespace, told: dict[str, Any]) -> None:
+    from nlq.training.checkpoint import Checkpoints
+    from nlq.training.device import of_rank, open_device
+    from nlq.training.loop import follow
+    from nlq.training.ranks import join
+
+    spec = RunSpec.model_validate_json(told["spec"])
+    device = open_device(of_rank(options.device, options.rank), told["threads"]).torch_device
+    engine, data = _build(spec, options, device, lambda _: None)
+    keeper = Checkpoints(options.checkpoints / told["run_id"], spec, told["threads"], lambda _: None)
+    state = keeper.restore(engine, lambda step: step == told["step"])
+    if state.step != told["step"]:
+        raise NlqError(f"rank {options.rank} cannot read the checkpoint at step {told['step']}", "nlq retry")
+    join(options.rank, spec.train.devices, told["port"], device, lambda: None)
+    follow(engine, data, state.step)
 
 
 def _check_code(queue: Queue, order: Order, strict: bool) -> None:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 
 from nlq.core.errors import NlqError
+from nlq.core.launch import TOGETHER, VISIBLE
+from nlq.core.peaks import SEVERAL
 from nlq.core.spec import RunSpec
 
 
@@ -31,8 +33,20 @@ def open_device(name: str, threads: int) -> Device:
         raise NlqError(
             f'no device "{name}": PyTorch {torch.__version__} sees no CUDA GPU here', "what was found: nlq doctor"
         )
-    found = torch.cuda.get_device_properties(name)
-    return Device(torch.device(name), found.name, _uuid(str(found.uuid), os.environ.get("CUDA_VISIBLE_DEVICES", "")))
+    return Device(torch.device(name), torch.cuda.get_device_properties(name).name, _uuid_of(name))
+
+
+def of_rank(name: str, rank: int) -> str:
+    """The device of one rank of a run whose first has the device `name`: the CPU for all, or one GPU after another."""
+    return name if name == "cpu" else f"cuda:{torch.device(name).index + rank}"
+
+
+def in_words(name: str, opened: Device, count: int) -> Device:
+    """All `count` devices of a run as one that can be recorded: the UUIDs joined as the names of slots are."""
+    if count == 1:
+        return opened
+    uuids = [_uuid_of(of_rank(name, rank)) for rank in range(count)] if opened.uuid else []
+    return Device(opened.torch_device, f"{count}{SEVERAL}{opened.name}", TOGETHER.join(uuids) or None)
 
 
 def parameter_dtype(spec: RunSpec) -> torch.dtype:
@@ -40,13 +54,17 @@ def parameter_dtype(spec: RunSpec) -> torch.dtype:
     return torch.float64 if spec.train.precision == "float64" else torch.float32
 
 
+def _uuid_of(name: str) -> str:
+    return _uuid(str(torch.cuda.get_device_properties(name).uuid), os.environ.get(VISIBLE, ""))
+
+
 def _uuid(found: str, visible: str) -> str:
     """The UUID that CUDA gave this process, as NVML writes it.
 
     CUDA gives sixteen bytes without a word before them. In a MIG instance they are the instance's own, which only the
-    name that the process was given can tell from a GPU's, or (older versions) those of the whole GPU.
+    names that the process was given can tell from a GPU's, or (older versions) those of the whole GPU.
     """
-    return f"MIG-{found}" if visible.strip() == f"MIG-{found}" else f"GPU-{found}"
+    return f"MIG-{found}" if f"MIG-{found}" in visible.replace(" ", "").split(",") else f"GPU-{found}"
 
 
 def _processor_name() -> str:

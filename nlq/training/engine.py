@@ -9,6 +9,9 @@ between processes are single operations:
 
 Compiled code is used only where it gives the loss and the gradient norm that the code as written gives.
 
+Where a run has several devices (`training/ranks.py`), each works on its share of a batch, and gradients and loss are
+summed over all of them once, after the last micro-batch: everything after that is the same on all.
+
 Token rows are looked up, and the head's loss is taken, outside the graph that autograd keeps: the gradients of the
 largest matrix go straight into their buffer. Shapes as in `models/layers.py`; N is B·T.
 """
@@ -25,7 +28,7 @@ from nlq.core.spec import RunSpec
 from nlq.data.plan import Batch
 from nlq.models.layers import Linear
 from nlq.models.transformer import Transformer
-from nlq.training import head
+from nlq.training import head, ranks
 from nlq.training.device import parameter_dtype
 from nlq.training.optim import optimiser, set_learning_rate
 from nlq.training.schedule import learning_rate
@@ -36,7 +39,11 @@ AGREEMENT = {"bf16": 1e-2, "float32": 1e-4, "float64": 1e-9}
 """How near compiled code must come to the code as written, relative, in loss and gradient norm."""
 
 COMPILE_FROM_FLOPS = {"cpu": 5e13, "cuda": 1e16}
-"""Planned work from which a run gains more by compiled code than compiling costs: some minutes of it."""
+"""Planned work of a device from which a run gains more by compiled code than compiling costs: some minutes of it."""
+
+
+Hidden = Callable[[Tensor], Tensor]
+"""From the embedded tokens of a micro-batch to its last hidden states."""
 
 
 class Update(NamedTuple):
@@ -62,16 +69,18 @@ class Engine:
         self.optimiser = optimiser(self.masters, spec.optim)
         self._scales_itself = _scales_gradients(self.optimiser) and self._masters.dtype == torch.float32
         self._gone = torch.zeros((), device=device)
-        self._hidden: Callable[[Tensor], Tensor] = model.hidden
+        self._hidden: Hidden = model.hidden
         self._tell = tell or (lambda _: None)
         self._to_check = _is_compiled(spec, self._masters.numel(), device)
 
     def update(self, batch: Batch, step: int) -> Update:
         """One update. From the first loss or norm on that is not finite, the weights stay as they are."""
-        tokens = batch.x_BT.size
+        tokens, share = batch.x_BT.size, ranks.share(batch)
         if self._to_check:
-            self._compile(batch)
-        loss = self._accumulate(batch) / tokens
+            self._compile(share)
+        loss = self._accumulate(share)
+        ranks.sum_up(self._gradients, loss)
+        loss = loss / tokens
         grad_norm = get_total_norm(self._gradient.values(), foreach=True) / tokens
         self._gone.logical_or_(~torch.isfinite(loss + grad_norm))
         lr = learning_rate(step, self.spec.optim)
@@ -137,25 +146,31 @@ class Engine:
         return {name: flat[p.start : p.start + p.shape.numel()].view(p.shape) for name, p in held.items()}
 
     def _compile(self, batch: Batch) -> None:
-        """Use compiled code from now on, if it agrees on this batch with the code as written."""
+        """Use compiled code from now on, if it agrees on this batch, on every device, with the code as written."""
         self._to_check = False
         written, compiled = self.model.hidden, torch.compile(self.model.hidden, dynamic=False)
+        reason = self._disagreement(batch, written, compiled)
+        is_used = ranks.all_say(reason is None, self.device)
+        self._hidden = compiled if is_used else written
+        if not is_used:
+            self._tell(f"not compiled: {reason or 'another device of this run cannot use it'}")
+
+    def _disagreement(self, batch: Batch, written: Hidden, compiled: Hidden) -> str | None:
+        """Why compiled code cannot be used, as far as this device knows."""
         try:
             found = [self._loss_and_norm(batch, hidden) for hidden in (written, compiled)]
             torch.testing.assert_close(found[1], found[0], rtol=AGREEMENT[self.spec.train.precision], atol=0.0)
-            self._hidden = compiled
         except Exception as error:  # noqa: BLE001 - whatever a compiler fails of, the run goes on without it
-            self._hidden = written
-            reason = str(error).strip().splitlines() or [type(error).__name__]
-            self._tell(f"not compiled: {reason[0]}")
+            return next(iter(str(error).strip().splitlines()), type(error).__name__)
+        return None
 
-    def _loss_and_norm(self, batch: Batch, hidden: Callable[[Tensor], Tensor]) -> Tensor:
+    def _loss_and_norm(self, batch: Batch, hidden: Hidden) -> Tensor:
         self._hidden = hidden
         loss = self._accumulate(Batch(*(rows[: self._rows(batch)] for rows in batch)))
         return torch.stack([loss, get_total_norm(self._gradient.values(), foreach=True).double()])
 
     def _accumulate(self, batch: Batch) -> Tensor:
-        """Gradients of the summed loss of a batch; returns that loss."""
+        """Gradients of the summed loss of this device's sequences; returns that loss."""
         self._gradients.zero_()
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         for x_BT, y_BT in self._micro_batches(batch):
@@ -235,6 +250,6 @@ def _scales_gradients(optimiser: torch.optim.Optimizer) -> bool:
 
 
 def _is_compiled(spec: RunSpec, parameters: int, device: torch.device) -> bool:
-    planned = 6 * parameters * spec.train.steps * spec.train.batch_tokens
+    planned = 6 * parameters * spec.train.steps * spec.train.batch_tokens // spec.train.devices
     long_enough = planned >= COMPILE_FROM_FLOPS[device.type]
     return spec.train.compile == "always" or (spec.train.compile == "auto" and long_enough)

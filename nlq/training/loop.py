@@ -93,6 +93,12 @@ def proceed(run: Run, state: TrainingState, keeper: Keeper | None = None, asked:
         _step(run, state)
 
 
+def follow(engine: Engine, data: RunData, step: int) -> None:
+    """The updates of a run from `step` on, for a further device: the first evaluates, records, and ends it."""
+    for number in range(step, engine.spec.train.steps):
+        engine.update(data.batch(number), number)
+
+
 def _evaluated(run: Run, state: TrainingState) -> bool:
     """Evaluate; whether the losses are numbers."""
     rows = evaluate(run.engine, run.data.evaluation(state.step), state.step, state.data_hash)

@@ -20,7 +20,7 @@ from nlq.provenance import source_sha256
 from nlq.stats.printing import count, plural, settings
 from nlq.store.queue import RUN_ID_LENGTH
 from nlq.training.checkpoint import checkpoint_bytes, kept_bytes
-from nlq.training.pace import Pace, Paces
+from nlq.training.pace import Pace, Paces, in_processes
 
 PROBE_S = 0.2
 HEAVY_FLOPS = 3e11
@@ -86,7 +86,8 @@ def _estimate(run: PlannedRun, one: Cost, paces: Paces) -> Estimate:
 
 def _rough_pace(spec: RunSpec, one: Cost, slot: Slot) -> Pace:
     """From the rate of matrix products alone; an evaluation is a forward pass, a third of a step."""
-    token_s = one.flops_per_token / (_matmul_flops_per_s(spec, slot) * STEP_SHARE)
+    (flops_per_s,) = in_processes(_matmul_flops_per_s, spec, [slot])
+    token_s = one.flops_per_token / (flops_per_s * STEP_SHARE)
     memory_bytes = training_bytes(one, spec.train.micro_batch or spec.sequences_per_device)
     return Pace(token_s * spec.train.batch_tokens / spec.train.devices, token_s / 3, memory_bytes)
 

@@ -15,12 +15,13 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from nlq.core.disk import put
+from nlq.core.errors import NlqError
 from nlq.core.launch import Slot
 from nlq.core.spec import RunSpec
 from nlq.data.plan import Batch, rolling_hash
@@ -111,24 +112,36 @@ def _smaller(spec: RunSpec, rows: int) -> RunSpec:
 
 def _measure_together(spec: RunSpec, slots: list[Slot]) -> Pace:
     """The mean over one process a slot, all at once."""
+    steps, evals, memory = zip(*in_processes(_measure, spec, slots), strict=True)
+    return Pace(statistics.mean(steps), statistics.mean(evals), max(memory))
+
+
+def in_processes(measure: Callable[[RunSpec, Slot], Any], spec: RunSpec, slots: list[Slot]) -> list[Any]:
+    """What `measure` finds, as JSON has it, in one process a slot, all at once. Raises NlqError where one ended.
+
+    They are forked, so this process itself must never compute: threads of OpenMP are not there after a fork.
+    """
     context = multiprocessing.get_context("fork")
     started = []
     for slot in slots:
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_child, args=(spec.model_dump_json(), slot, theirs), daemon=True)
+        process = context.Process(target=_answer, args=(measure, spec, slot, theirs), daemon=True)
         process.start()
         theirs.close()
         started.append((process, ours))
-    found = [json.loads(ours.recv_bytes()) for _, ours in started]
-    for process, _ in started:
-        process.join()
-    steps, evals, memory = zip(*found, strict=True)
-    return Pace(statistics.mean(steps), statistics.mean(evals), max(memory))
+    try:
+        return [json.loads(ours.recv_bytes()) for _, ours in started]
+    except EOFError as error:
+        message = f"a step of {spec.model.variant}, width {spec.model.width}, could not be measured: its process ended"
+        raise NlqError(message, "what it printed says why; train.micro_batch: fewer, where memory is short") from error
+    finally:
+        for process, _ in started:
+            process.join()
 
 
-def _child(spec: str, slot: Slot, answer: Connection) -> None:
+def _answer(measure: Callable[[RunSpec, Slot], Any], spec: RunSpec, slot: Slot, answer: Connection) -> None:
     os.environ.update(slot.environment)
-    answer.send_bytes(json.dumps(_measure(RunSpec.model_validate_json(spec), slot)).encode())
+    answer.send_bytes(json.dumps(measure(spec, slot)).encode())
 
 
 def _measure(spec: RunSpec, slot: Slot) -> Pace:

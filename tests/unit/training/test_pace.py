@@ -1,9 +1,13 @@
 """Measured paces: what they depend on, and that nothing is measured twice."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from nlq.core.errors import NlqError
 from nlq.core.launch import Slot
 from nlq.core.spec import ModelSpec, OptimSpec, RunSpec, TrainSpec, defaults_resolved
 from nlq.models.build import resolve
@@ -85,3 +89,42 @@ def test_a_real_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert 0 < small.step_s < large.step_s
     assert 0 < small.eval_token_s < large.eval_token_s
     assert small.memory_bytes > 10**7
+
+
+def test_a_process_that_ends_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(_spec: RunSpec, _slot: Slot) -> None:
+        os._exit(9)
+
+    with pytest.raises(NlqError, match="could not be measured: its process ended"):
+        pace.in_processes(killed, spec_of(), SLOTS)
+
+
+COMPUTES_ITSELF = """
+import sys
+from pathlib import Path
+from nlq.commands.dry_run import dry_run
+from nlq.core.errors import NlqError
+from nlq.core.launch import Slot
+import nlq.commands.dry_run as look
+import psutil
+look.HEAVY_FLOPS = 1e6
+before = psutil.Process().num_threads()
+dry_run(Path(sys.argv[1]), Path(sys.argv[2]), [Slot("cpu:0", "cpu", 2)], as_json=True)
+assert psutil.Process().num_threads() <= before
+"""
+
+
+def test_a_dry_run_itself_never_computes(tmp_path: Path) -> None:
+    """Neither for shapes that are measured nor for those that are too large: its forks would wait for ever."""
+    spec = tmp_path / "s.yaml"
+    (tmp_path / "t.txt").write_text("some words of text\n" * 4000)
+    spec.write_text(
+        "{name: s, baseline: small, base: {data: {corpus: text, path: t.txt}, optim: {warmup_steps: 0},"
+        " model: {layers: 1, context: 16}, train: {steps: 2, batch_tokens: 64}},"
+        " arms: {large: {model.width: 64}, small: {model.width: 4}}}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", COMPUTES_ITSELF, str(spec), str(tmp_path / "cache")],
+        capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "2"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

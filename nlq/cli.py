@@ -13,6 +13,7 @@ from nlq.commands._options import (
     RUNS_DB,
     Arms,
     Db,
+    Format,
     Gpus,
     Ids,
     Json,
@@ -287,9 +288,7 @@ def report(
         float | None, typer.Option("--sigma", help="Calibrated sd of one run's loss, in nats: for z and for bounds.")
     ] = None,
     sweep: SweepName = None,
-    format: Annotated[  # noqa: A002
-        str | None, typer.Option("--format", help="md, latex, csv or json; a table for the terminal unless given.")
-    ] = None,
+    format: Format = None,  # noqa: A002
     json: Json = False,
     out: Out = None,
     db: Db = RUNS_DB,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nlq.commands._options import RUNS_DB, Db, Json, Out, SweepName
+from nlq.commands._options import RUNS_DB, Db, Format, Json, Out, SweepName
 
 
 def confirm(
@@ -30,9 +30,7 @@ def power(
     ] = None,
     arms: Annotated[int, typer.Option("--arms", min=1, help="How many arms face the baseline (Bonferroni).")] = 1,
     power: Annotated[float, typer.Option("--power", help="Probability of finding the gap.")] = 0.8,
-    format: Annotated[  # noqa: A002
-        str | None, typer.Option("--format", help="md, latex, csv or json; a table for the terminal unless given.")
-    ] = None,
+    format: Format = None,  # noqa: A002
     json: Json = False,
     out: Out = None,
 ) -> None:
@@ -47,9 +45,7 @@ def power(
 def noise(
     arm: Annotated[str | None, typer.Option("--arm", help="Whose noise; the baseline's unless given.")] = None,
     sweep: SweepName = None,
-    format: Annotated[  # noqa: A002
-        str | None, typer.Option("--format", help="md, latex, csv or json; a table for the terminal unless given.")
-    ] = None,
+    format: Format = None,  # noqa: A002
     json: Json = False,
     out: Out = None,
     db: Db = RUNS_DB,

@@ -12,6 +12,9 @@ SweepName = Annotated[str | None, typer.Option("--sweep", help="Name of the swee
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Write to this file; its suffix chooses the format.")]
 
+Format = Annotated[
+    str | None, typer.Option("--format", help="md, latex, csv or json; a table for the terminal unless given.")
+]
 SlotsOrAuto = Annotated[
     str | None,
     typer.Option(

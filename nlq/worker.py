@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import signal
+import sqlite3
 import sys
 import threading
 import traceback
@@ -21,9 +22,11 @@ import psutil
 from nlq import __version__
 from nlq.core import plugin
 from nlq.core.errors import NlqError
+from nlq.core.launch import slot_names
 from nlq.core.run import Outcome, Provenance, State
 from nlq.core.spec import RunSpec
 from nlq.provenance import code_state, source_sha256
+from nlq.runners._energy import Meter
 from nlq.runners._process import this_process
 from nlq.runners._ranks import CODES, PEER_GONE, RankLostError, Ranks, end_with, wait_for_the_end
 from nlq.store.queue import Order, Queue
@@ -222,11 +225,11 @@ def _train(queue: Queue, order: Order, options: argparse.Namespace, asked: Signa
     keeper = Checkpoints(options.checkpoints / order.run_id, order.spec, options.threads, tell)
     keeper.threads = keeper.pinned_threads()
     writer = RunWriter(options.db, order.attempt, order.spec.train.batch_tokens)
-    run = _prepare(queue, order, options, keeper.threads, writer)
+    run, uuid = _prepare(queue, order, options, keeper.threads, writer)
     evals = order.spec.eval_steps()
     state = keeper.restore(run.engine, lambda step: queue.rows_reach(order.attempt, step, evals))
     queue.begin(order.attempt, state.step)
-    with _ranks(order, options, state.step, keeper.threads, run.engine.device):
+    with _metered(queue, order, uuid), _ranks(order, options, state.step, keeper.threads, run.engine.device):
         outcome = proceed(run, state, keeper, asked)
     writer.close(outcome.data_hash, peak_memory_bytes(run.engine.device))
     if not outcome.interrupted:
@@ -234,7 +237,10 @@ def _train(queue: Queue, order: Order, options: argparse.Namespace, asked: Signa
     return outcome
 
 
-def _prepare(queue: Queue, order: Order, options: argparse.Namespace, threads: int, writer: RunWriter) -> "Run":
+def _prepare(
+    queue: Queue, order: Order, options: argparse.Namespace, threads: int, writer: RunWriter
+) -> tuple["Run", str | None]:
+    """The run at its beginning, and the UUID of its GPU, or of all of them, joined."""
     import torch
 
     from nlq.training.device import in_words, open_device
@@ -250,7 +256,18 @@ def _prepare(queue: Queue, order: Order, options: argparse.Namespace, threads: i
         queue.note(order.attempt, "compile", message)
 
     engine, data = _build(spec, options, device.torch_device, tell)
-    return Run(engine, data, writer, spec)
+    return Run(engine, data, writer, spec), found.uuid
+
+
+@contextmanager
+def _metered(queue: Queue, order: Order, uuid: str | None) -> Iterator[None]:
+    """Record the energy that the run's devices use meanwhile, however that ends."""
+    meter = Meter(slot_names(uuid) if uuid else [], order.slot)
+    try:
+        yield
+    finally:
+        with suppress(sqlite3.OperationalError):  # a full disk, or a lock that is held: the run is worth more
+            queue.used(order.attempt, meter.joules())
 
 
 def _build(

@@ -19,7 +19,8 @@ from nlq.store.reader import Reader
 
 LAST_LINES = 10
 FORMATS = {"loss_nats": ".4f", "tokens_per_s": ",.0f", "step_ms_median": ".2f", "step_ms_95th": ".2f",
-           "flops_per_s": ".2e", "mfu": ".1%", "eval_share": ".1%", "peak_memory_bytes": ",d"}  # fmt: skip
+           "flops_per_s": ".2e", "mfu": ".1%", "eval_share": ".1%", "peak_memory_bytes": ",d",
+           "energy_joules": ",.0f"}  # fmt: skip
 ATTEMPT_COLUMNS = ("number", "resumed_step", "slot", "device", "threads", "claimed_at_utc", "ended", "exit_code")
 
 
@@ -71,7 +72,8 @@ def show(db: Path, prefix: str, *, as_json: bool) -> None:
 
 
 def _speed(reader: Reader, run: RunRecord) -> dict[str, Any]:
-    """Times of steps, their work a second (MFU: as a share of the GPU's published peak), and evaluation's share."""
+    """Times of steps, their work a second (MFU: as a share of the GPU's published peak), evaluation's share, and what
+    the run took of memory and energy."""
     steps_ms, evals_ms = reader.times(run.run_id)
     median, slow = (steps_ms[int(share * len(steps_ms))] if steps_ms else None for share in (0.5, 0.95))
     work = run.tokens_per_s and run.flops_per_token and run.tokens_per_s * run.flops_per_token
@@ -85,6 +87,7 @@ def _speed(reader: Reader, run: RunRecord) -> dict[str, Any]:
         "eval_share": evals_ms / (evals_ms + sum(steps_ms)) if steps_ms else None,
         "peak_memory_bytes": max((one["peak_memory_bytes"] or 0 for one in reader.attempts(run.run_id)), default=0)
         or None,
+        "energy_joules": run.energy_joules,
     }
 
 
@@ -121,7 +124,8 @@ def _facts(run: RunRecord) -> Table:
     table = Table(title=f"run {run.run_id}", title_justify="left", show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    facts = {name: value for name, value in _run_row(run).items() if name != "provenance" and value is not None}
+    elsewhere = ("provenance", "energy_joules")
+    facts = {name: value for name, value in _run_row(run).items() if name not in elsewhere and value is not None}
     provenance = vars(run.provenance) if run.provenance else {}
     for name, value in {**facts, **provenance, **dotted(run.spec)}.items():
         table.add_row(name, dash(value))

@@ -115,7 +115,10 @@ class Provenance:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One row of the queue, as a report or `nlq status` reads it. None where a number is not known yet."""
+    """One row of the queue, as a report or `nlq status` reads it. None where a number is not known yet.
+
+    `energy_joules` is what the devices used in all attempts that trained; None where one of them does not know it.
+    """
 
     run_id: str
     spec_key: str
@@ -140,6 +143,7 @@ class RunRecord:
     log_path: str | None = None
     imported_from: str | None = None
     imported_sha256: str | None = None
+    energy_joules: float | None = None
 
     @property
     def imported(self) -> bool:

@@ -68,6 +68,9 @@ class Gpus(Protocol):
     def read(self, uuid: str) -> Reading:
         """The memory and the processes of a GPU or of a MIG instance."""
 
+    def energy_joules(self, uuid: str) -> float | None:
+        """What a GPU has used since its driver was loaded; None where that is not counted, as for a MIG instance."""
+
 
 def gpu_of(slot: str) -> str | None:
     """The UUID of a slot's GPU or MIG instance, by the slot's name; None for a slot of the CPU."""

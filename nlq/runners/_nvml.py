@@ -41,6 +41,11 @@ class Nvml:
             return Reading(None, None, fault=str(error))
         return Reading(int(memory.total), int(memory.free), _processes(handle))
 
+    def energy_joules(self, uuid: str) -> float | None:
+        """The energy of a GPU since its driver was loaded, which counts millijoules, or None."""
+        millijoules = _ask(pynvml.nvmlDeviceGetTotalEnergyConsumption, self._handles.get(uuid))
+        return None if millijoules is None else millijoules / 1000
+
     def _gpu(self, index: int) -> Gpu | None:
         handle = _ask(pynvml.nvmlDeviceGetHandleByIndex, index)
         uuid = _ask(pynvml.nvmlDeviceGetUUID, handle)

@@ -215,3 +215,9 @@ def imports(db: Database) -> None:
     db.execute("DROP TABLE evals")  # its trigger goes with it
     db.execute("ALTER TABLE evals_with_unknowns RENAME TO evals")
     db.execute(_CURRENT_ATTEMPT.format(table="evals", message=STALE_ATTEMPT))
+
+
+@migrations(name="0005_energy")
+def energy(db: Database) -> None:
+    """What the devices of an attempt used while it trained."""
+    db.execute("ALTER TABLE attempts ADD COLUMN energy_joules REAL")

@@ -52,12 +52,13 @@ class OpenAttempt:
 
 @dataclass(frozen=True)
 class Order:
-    """What a worker is to do: its attempt, the run's spec, and the code that the run was queued with."""
+    """What a worker is to do: its attempt, the run's spec, the code that the run was queued with, and its slot."""
 
     run_id: str
     attempt: int
     spec: RunSpec
     source_sha256: str | None
+    slot: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,14 +128,14 @@ class Queue:
     def order(self, token: str) -> Order:
         """What the worker that holds `token` is to do."""
         row = self.db.execute(
-            "SELECT run_id, attempts.attempt, spec, runs.micro_batch, queued_source_sha256 FROM attempts"
+            "SELECT run_id, attempts.attempt, spec, runs.micro_batch, queued_source_sha256, slot FROM attempts"
             " JOIN runs USING (run) JOIN specs USING (spec_key) WHERE token = ?",
             [token],
         ).fetchone()
         spec = RunSpec.model_validate_json(row[2])
         if row[3] is not None:
             spec = spec.resolved(train={"micro_batch": row[3]})
-        return Order(row[0], row[1], spec, row[4])
+        return Order(row[0], row[1], spec, row[4], row[5] or "")
 
     def launched(self, attempt: int, worker: Process) -> bool:
         """Record the process that trains an attempt. False when the attempt has ended: the process must not train."""
@@ -178,6 +179,11 @@ class Queue:
             self.db.execute("UPDATE attempts SET resumed_step = ? WHERE attempt = ?", [step, attempt])
             if step:
                 self._event(run, attempt, "resumed", f"from the checkpoint at step {step}")
+
+    def used(self, attempt: int, energy_joules: float | None) -> None:
+        """Record the energy that an attempt's devices used while it trained; None where it is not known."""
+        with immediate(self.db):
+            self.db.execute("UPDATE attempts SET energy_joules = ? WHERE attempt = ?", [energy_joules, attempt])
 
     def note(self, attempt: int, kind: str, message: str) -> None:
         """Add an event to the run of an attempt."""

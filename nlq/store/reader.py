@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _RUNS = """
 SELECT runs.*, specs.spec, a.host, a.device, a.threads, a.nlq_version, a.torch_version, a.python_version,
        a.git_commit, a.git_dirty, a.source_sha256, a.device_uuid, a.log_path, a.heartbeat_at_utc,
-       a.imported_from, a.imported_sha256
+       a.imported_from, a.imported_sha256,
+       (SELECT CASE WHEN COUNT(*) = COUNT(energy_joules) THEN SUM(energy_joules) END FROM attempts AS trained
+        WHERE trained.run = runs.run AND resumed_step IS NOT NULL) AS energy_joules
 FROM runs JOIN specs USING (spec_key) LEFT JOIN attempts AS a ON a.attempt = runs.attempt
 """
 

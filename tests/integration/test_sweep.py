@@ -217,9 +217,38 @@ def test_status_show_and_listings(nlq: Run, write_spec: Run, tmp_path: Path) -> 
     assert 0 < details["speed"]["step_ms_median"] <= details["speed"]["step_ms_95th"]
     assert 0 < details["speed"]["eval_share"] < 1
     assert details["speed"]["peak_memory_bytes"] > 10**7
-    assert details["speed"]["mfu"] is None
+    assert details["speed"]["mfu"] is details["speed"]["energy_joules"] is None
     assert len(no_constants(nlq("data", "ls", "--json").out)) >= 1
     assert (tmp_path / "runs.db").read_bytes() == before
+
+
+class FakeMeter:
+    """GPUs that use twelve joules and a half in each attempt."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def joules(self) -> float:
+        return 12.5
+
+
+def test_energy_is_recorded_also_of_a_run_that_fails(
+    nlq: Run, write_spec: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise RuntimeError("gone")
+
+    monkeypatch.setattr("nlq.worker.Meter", FakeMeter)
+    spec = write_spec("arms: {a: {}}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nlq.training.loop.proceed", gone)
+        assert nlq("sweep", spec, "--runner", "inline").code == 1
+    assert nlq("sweep", spec, "--runner", "inline").code == 0
+    (run,) = no_constants(nlq("status", "--json").out)["runs"]
+    assert run["energy_joules"] == 25.0
+    details = no_constants(nlq("show", run["run_id"], "--json").out)
+    assert details["speed"]["energy_joules"] == 25.0
+    assert [one["energy_joules"] for one in details["attempts"]] == [12.5, 12.5]
 
 
 def test_slots_auto_tries_how_to_share_the_cores(nlq: Run, write_spec: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,9 @@ class FakeGpus:
             return Reading(None, None, processes)
         return Reading(self.total_bytes, self.total_bytes - sum(uses.values()) - self.lingering[uuid], processes)
 
+    def energy_joules(self, uuid: str) -> float | None:
+        return None
+
 
 class FakeLedger:
     """A database's knowledge, set by a test."""

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
+from nlq.runners import _nvml
+from nlq.runners._energy import Meter
 from nlq.runners._gpus import Use
 from nlq.runners._nvml import Nvml
 
@@ -48,6 +50,11 @@ class Driver:
 
     def nvmlDeviceGetMemoryInfo(self, handle):  # noqa: N802
         return self.memory
+
+    millijoules = 5_000
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle):  # noqa: N802
+        return self.millijoules if handle == G0 else refuse(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle):  # noqa: N802
         return [SimpleNamespace(pid=7, usedGpuMemory=20), SimpleNamespace(pid=8, usedGpuMemory=None)]
@@ -126,3 +133,29 @@ def test_no_library_or_no_driver_is_no_gpu_and_no_error(monkeypatch, code):
 
 def test_this_machine_can_be_asked():
     assert all(gpu.places or gpu.instances == () for gpu in Nvml().gpus())
+
+
+def test_energy_is_counted_in_joules_where_it_is(driver):
+    nvml = Nvml()
+    nvml.gpus()
+    assert [nvml.energy_joules(uuid) for uuid in (G0, M0, "GPU-never-seen")] == [5.0, None, None]
+
+
+@pytest.mark.parametrize(
+    ("uuids", "slot", "then", "joules"),
+    [
+        ([G0], G0, 7_500, 2.5),
+        ([G0, G0], f"{G0}+{G0}", 7_500, 5.0),
+        ([G0, M0], f"{G0}+{M0}", 7_500, None),
+        ([G0], f"{G0}#2", 7_500, None),
+        ([G0], G0, 100, None),
+        ([], "cpu:0", 7_500, None),
+    ],
+    ids=["one", "several are summed", "one does not count", "shared on purpose", "driver loaded anew", "CPU"],
+)
+def test_a_meter_tells_what_was_used_meanwhile(driver, monkeypatch, uuids, slot, then, joules):
+    nvml = Nvml()
+    monkeypatch.setattr(_nvml, "machine", lambda: nvml)
+    meter = Meter(uuids, slot)
+    monkeypatch.setattr(driver, "millijoules", then)
+    assert meter.joules() == joules

@@ -313,3 +313,22 @@ def test_the_devices_of_a_queued_run_are_those_of_the_latest_spec(of_two_devices
     claimed = of_two_devices.claim("d", SCHEDULER, "cpu:0+cpu:1", Path("logs"), 2)
     assert claimed is not None
     assert (claimed.run_id, claimed.slot) == (again.runs[0].key[:12], "cpu:0+cpu:1")
+
+
+def test_a_runs_energy_is_that_of_all_attempts_that_trained(queue: Queue, db: Path) -> None:
+    for attempt_joules, run_joules in ((5.0, 5.0), (7.0, 12.0), (None, None)):
+        claimed = claim(queue)
+        queue.begin(claimed.attempt, 0)
+        queue.used(claimed.attempt, attempt_joules)
+        assert Reader(db).run(claimed.run_id).energy_joules == run_joules
+        queue.give_back(claimed.attempt, "interrupted")
+
+
+def test_an_attempt_that_never_trained_used_nothing_that_counts(queue: Queue, db: Path) -> None:
+    first = claim(queue)
+    queue.give_back(first.attempt, "interrupted")
+    second = claim(queue)
+    assert second.run_id == first.run_id
+    queue.begin(second.attempt, 0)
+    queue.used(second.attempt, 3.0)
+    assert Reader(db).run(second.run_id).energy_joules == 3.0

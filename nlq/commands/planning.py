@@ -20,6 +20,7 @@ from nlq.models.cost import Cost, cost
 from nlq.runners._gpus import gpu_of
 from nlq.runners._slots import device_count
 from nlq.training.pace import Paces
+from nlq.training.precision import quicker_precision
 
 VOCAB_MULTIPLE = 64
 LOOK_AHEAD_BYTES = 256 << 20
@@ -113,7 +114,7 @@ class _Planner:
         """Where it is "auto": the quicker one for the first run, and the same for all others of the sweep."""
         if spec.train.precision != "auto" or self.paces is None:
             return spec
-        self.precision = self.precision or self.paces.quicker_precision(spec)
+        self.precision = self.precision or quicker_precision(spec, self.cache, self.paces.slots, self.paces.announce)
         return spec.resolved(train={"precision": self.precision})
 
     def _model(self, spec: RunSpec) -> RunSpec:

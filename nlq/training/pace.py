@@ -20,28 +20,32 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from nlq.core.disk import put
 from nlq.core.errors import NlqError
 from nlq.core.launch import Slot
 from nlq.core.spec import RunSpec
 from nlq.data.plan import Batch, rolling_hash
 from nlq.models.build import build, initialise
-from nlq.models.cost import Cost, cost
+from nlq.models.cost import Cost
+from nlq.training.busy import Others
 from nlq.training.device import open_device
 from nlq.training.engine import Engine
 from nlq.training.evaluate import TOKENS_A_PASS
+from nlq.training.kept import Kept
 
 MEASURE_S = 0.8
 MEASURE_FLOPS = 5e10
 """The most work that a measured update is given, where it can be divided."""
 WARM_STEPS = 2
+BUSY_SHARE = 0.1
+"""The share of the processors from which on other programs disturb a measurement too much to keep it."""
 FILE = "pace.json"
 
 
 class Pace(NamedTuple):
     """What one update of a whole batch takes, what a token takes to evaluate, and the peak memory of a device.
 
-    Where a run has several devices, what they need to exchange gradients comes on top.
+    `memory_bytes` is that of updates and of evaluations beside what updates keep, whichever is more. Where a run has
+    several devices, what they need to exchange gradients comes on top.
     """
 
     step_s: float
@@ -52,55 +56,64 @@ class Pace(NamedTuple):
 class Paces:
     """Measured paces on some slots, kept in the folder `cache` under everything that they depend on.
 
-    `source` identifies the code. `announce` takes a sentence before something is measured.
+    What was measured while other programs were busy serves this object alone and is not kept. `source` identifies the
+    code. `announce` takes a sentence before something is measured.
     """
 
     def __init__(self, cache: Path, slots: list[Slot], source: str, announce: Callable[[str], None]) -> None:
-        self.path, self.slots, self.source, self.announce = cache / FILE, slots, source, announce
+        self.slots, self.source, self.announce = slots, source, announce
+        self.others_share = 0.0
+        self._kept, self._found = Kept(cache / FILE), dict[str, Pace]()
 
     def of(self, spec: RunSpec, one: Cost) -> Pace:
-        """The pace of a resolved spec whose model costs `one`."""
-        rows = _measured_rows(spec, one)
-        small = _smaller(spec, rows)
-        key, kept = self._key(small), self._kept()
-        if key not in kept:
-            self.announce(f"measuring a step ({spec.model.variant}, width {spec.model.width}, {spec.train.precision})")
-            kept[key] = list(_measure_together(small, self.slots))
-            self._keep(kept)
-        step_s, eval_token_s, memory_bytes = kept[key]
+        """The pace of a resolved spec whose model costs `one`. Raises NlqError where a step cannot be measured."""
+        rows = measured_rows(spec, one)
+        pace = self._pace(smaller(spec, rows))
         not_seen = ((spec.train.micro_batch or spec.sequences_per_device) - rows) * one.activation_bytes
-        return Pace(step_s * spec.sequences_per_device / rows, eval_token_s, int(memory_bytes) + not_seen)
+        step_s = pace.step_s * spec.sequences_per_device / rows
+        return Pace(step_s, pace.eval_token_s, pace.memory_bytes + not_seen)
 
-    def quicker_precision(self, spec: RunSpec) -> str:
-        """bf16 or float32, whichever updates quicker."""
-        one = cost(spec.model)
-        paces = {p: self.of(spec.resolved(train={"precision": p}), one).step_s for p in ("bf16", "float32")}
-        return min(paces, key=paces.__getitem__)
+    def remarks(self) -> list[str]:
+        """That other programs kept the machine busy, where they did."""
+        if self.others_share <= BUSY_SHARE:
+            return []
+        share = f"{100 * self.others_share:.0f} %"
+        return [f"other programs took {share} of the processors while steps were timed: not kept, timed anew next time"]
+
+    def _pace(self, spec: RunSpec) -> Pace:
+        key = self._key(spec)
+        if key not in self._found:
+            kept = _pace(self._kept.get(key))
+            self._found[key] = kept if kept is not None else self._measured(spec, key)
+        return self._found[key]
+
+    def _measured(self, spec: RunSpec, key: str) -> Pace:
+        self.announce(f"measuring a step ({spec.model.variant}, width {spec.model.width}, {spec.train.precision})")
+        with Others() as others:
+            pace = _measure_together(spec, self.slots)
+        self.others_share = max(self.others_share, others.share)
+        if others.share <= BUSY_SHARE:
+            self._kept.put(key, list(pace))
+        return pace
 
     def _key(self, spec: RunSpec) -> str:
         slot, sizes = self.slots[0], spec.model_dump(include={"model", "train", "optim"})
         depends_on = [sizes, slot.device, slot.threads, len(self.slots), torch.__version__, self.source]
         return hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()[:32]
 
-    def _kept(self) -> dict[str, list[float]]:
-        try:
-            kept: dict[str, list[float]] = json.loads(self.path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return kept if isinstance(kept, dict) else {}
 
-    def _keep(self, kept: dict[str, list[float]]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        put(self.path, lambda aside: aside.write_text(json.dumps(kept), encoding="utf-8"))
+def _pace(kept: Any) -> Pace | None:
+    """A pace as it was kept, where it is one."""
+    return Pace(*kept) if isinstance(kept, list) and len(kept) == len(Pace._fields) else None
 
 
-def _measured_rows(spec: RunSpec, one: Cost) -> int:
+def measured_rows(spec: RunSpec, one: Cost) -> int:
     """Sequences in a measured batch: those of a micro-batch, or as many as take little time."""
     affordable = int(MEASURE_FLOPS // (one.flops_per_token * spec.model.context))
     return max(1, min(spec.train.micro_batch or spec.sequences_per_device, affordable))
 
 
-def _smaller(spec: RunSpec, rows: int) -> RunSpec:
+def smaller(spec: RunSpec, rows: int) -> RunSpec:
     """The run that is measured: what its pace does not depend on has one value, so that equal shapes are equal."""
     optim = {"lr_max": 1e-3, "lr_min": 1e-4, "weight_decay": 0.1, "warmup_steps": 0, "decay_steps": 1}
     train = {
@@ -136,25 +149,20 @@ def in_processes(measure: Callable[[RunSpec, Slot], Any], spec: RunSpec, slots: 
         raise NlqError(message, "what it printed says why; train.micro_batch: fewer, where memory is short") from error
     finally:
         for process, _ in started:
+            process.terminate()  # Ctrl-C does not reach it, and after an answer nothing is left to do
             process.join()
 
 
 def _answer(measure: Callable[[RunSpec, Slot], Any], spec: RunSpec, slot: Slot, answer: Connection) -> None:
+    os.setsid()  # as a run does: Linux shares processors out among sessions first
     os.environ.update(slot.environment)
     answer.send_bytes(json.dumps(measure(spec, slot)).encode())
 
 
 def _measure(spec: RunSpec, slot: Slot) -> Pace:
     device = open_device(slot.device, slot.threads).torch_device
-    model = build(spec.model)
-    initialise(model, 0)
-    engine = Engine(model, spec, device)
-    batch = _random_batch(spec, spec.sequences_per_step)
-
-    def update() -> None:
-        rolling_hash("", batch)
-        float(engine.update(batch, 0).loss)
-
+    engine = _engine(spec, device)
+    update = _update(engine)
     for _ in range(WARM_STEPS):
         update()
     step_s = _median_s(update)
@@ -162,6 +170,27 @@ def _measure(spec: RunSpec, slot: Slot) -> Pace:
     x_BT, y_BT = (torch.from_numpy(tokens_BT).to(device) for tokens_BT in windows)
     eval_s = _median_s(lambda: engine.token_losses(x_BT, y_BT).double().cpu())
     return Pace(step_s, eval_s / windows.x_BT.size, peak_memory_bytes(device))
+
+
+def update_of(spec: RunSpec, device: torch.device) -> Callable[[], None]:
+    """What makes one update on random tokens and reads its loss, as a run does, with a model of its own."""
+    return _update(_engine(spec, device))
+
+
+def _engine(spec: RunSpec, device: torch.device) -> Engine:
+    model = build(spec.model)
+    initialise(model, 0)
+    return Engine(model, spec, device)
+
+
+def _update(engine: Engine) -> Callable[[], None]:
+    batch = _random_batch(engine.spec, engine.spec.sequences_per_step)
+
+    def update() -> None:
+        rolling_hash("", batch)
+        float(engine.update(batch, 0).loss)
+
+    return update
 
 
 def _median_s(action: Callable[[], object]) -> float:

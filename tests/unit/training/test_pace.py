@@ -26,12 +26,13 @@ def spec_of(width: int = 16, lr_max: float = 1e-3, batch_tokens: int = 32, **tra
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[RunSpec]:
-    """The specs that were measured; a bf16 step takes half as long."""
+    """The specs that were measured, on a machine that counts as quiet."""
     seen: list[RunSpec] = []
+    monkeypatch.setattr(pace, "BUSY_SHARE", 1.0)
 
     def measure(spec: RunSpec, _slots: list[Slot]) -> Pace:
         seen.append(spec)
-        return Pace(0.5 if spec.train.precision == "bf16" else 1.0, 1e-3, 10**8)
+        return Pace(1.0, 1e-3, 10**8)
 
     monkeypatch.setattr(pace, "_measure_together", measure)
     return seen
@@ -71,9 +72,36 @@ def test_a_large_batch_is_measured_in_part(
     assert found == Pace(16.0, 1e-3, 10**8 + 60 * one.activation_bytes)
 
 
-def test_the_quicker_precision(tmp_path: Path, measured: list[RunSpec]) -> None:
-    assert paces_of(tmp_path).quicker_precision(spec_of(precision="auto")) == "bf16"
-    assert {spec.train.precision for spec in measured} == {"bf16", "float32"}
+class BusyMachine:
+    """On which other programs take so much of the processors."""
+
+    share = 0.0
+
+    def __enter__(self) -> "BusyMachine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_what_a_busy_machine_gave_is_not_kept(
+    tmp_path: Path, measured: list[RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "Others", BusyMachine)
+    monkeypatch.setattr(pace, "BUSY_SHARE", 0.1)
+    monkeypatch.setattr(BusyMachine, "share", 0.4)
+    busy = paces_of(tmp_path)
+    for _ in range(2):
+        pace_of(busy, spec_of())
+    assert len(measured) == 1
+    assert len(busy.remarks()) == 1
+    assert "took 40 % of the processors" in busy.remarks()[0]
+    monkeypatch.setattr(BusyMachine, "share", 0.02)
+    quiet = paces_of(tmp_path)
+    for paces in (quiet, paces_of(tmp_path)):
+        pace_of(paces, spec_of())
+    assert len(measured) == 2
+    assert quiet.remarks() == []
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"x": "y"}'])

@@ -29,6 +29,10 @@ KEPT = 2
 """The last good checkpoint stays until the next is safe; one more stays in case that one is damaged later."""
 
 
+WRITE_S, WRITTEN_BYTES_PER_S = 0.02, 3e8
+"""What a checkpoint takes to be copied, digested and brought to a disk, roughly: for itself and by its size."""
+
+
 def checkpoint_bytes(spec: RunSpec, parameters: int) -> int:
     """Disk that a run's checkpoints need at most while it trains, milestones apart: the next one is written beside
     those that are kept."""
@@ -38,6 +42,15 @@ def checkpoint_bytes(spec: RunSpec, parameters: int) -> int:
 def kept_bytes(spec: RunSpec, parameters: int) -> int:
     """Disk that its milestones (train.keep_steps) keep for good."""
     return len(set(spec.train.keep_steps)) * _bytes_each(spec, parameters)
+
+
+def checkpoint_seconds(spec: RunSpec, parameters: int, seconds: float) -> float:
+    """Roughly what writing checkpoints adds to a run that trains for so many seconds."""
+    train = spec.train
+    by_steps = train.steps // train.checkpoint_steps if train.checkpoint_steps else 0
+    by_time = int(seconds // (60 * train.checkpoint_minutes)) if train.checkpoint_minutes else train.steps
+    written = min(train.steps, by_steps + by_time + len(set(train.keep_steps)))
+    return written * (WRITE_S + _bytes_each(spec, parameters) / WRITTEN_BYTES_PER_S)
 
 
 def _bytes_each(spec: RunSpec, parameters: int) -> int:

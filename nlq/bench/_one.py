@@ -19,6 +19,7 @@ import torch
 
 from nlq.bench.contenders import Order, Work, contender
 from nlq.bench.sizes import Size
+from nlq.training.device import return_freed_memory
 from nlq.training.loop import READ_EVERY
 
 
@@ -95,7 +96,9 @@ def _forget_peak(device: torch.device) -> None:
     """Let the peak begin anew: building, trying and compiling are no part of a step."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    elif Path("/proc/self/clear_refs").exists():
+        return
+    return_freed_memory()
+    if Path("/proc/self/clear_refs").exists():
         Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 

@@ -15,7 +15,7 @@ from nlq.bench.reference import Reference, tune
 from nlq.bench.sizes import Size, spec_of
 from nlq.data.plan import Batch, WindowsData, rolling_hash
 from nlq.models.build import build, initialise
-from nlq.training.device import open_device
+from nlq.training.device import keep_freed_memory, open_device
 from nlq.training.engine import Engine
 
 FLOOR, PLAIN, TUNED, NLQ = "floor", "plain", "tuned", "nlq"
@@ -50,6 +50,8 @@ def contender(order: Order) -> Contender:
     if order.contender == NLQ:
         return _nlq(order)
     torch.set_num_threads(order.threads)
+    if order.contender != PLAIN:
+        keep_freed_memory()
     device = torch.device(order.device)
     spec = spec_of(order.size, order.precision)
     if order.contender == FLOOR:

@@ -14,7 +14,7 @@ LOOK_S, MISSES = 1.0, 3
 """How often a run's process itself is looked at, and when its server, which should have told its end, is held."""
 
 HUGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-"""Freed memory stays in huge pages: glibc hands large blocks back to the system at each step otherwise."""
+"""Large blocks of memory lie in huge pages, which take fewer faults to fill."""
 
 
 class LocalHandle:

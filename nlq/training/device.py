@@ -1,7 +1,9 @@
 """The device that a run trains on, and the arithmetic that it trains in."""
 
+import ctypes
 import os
 import platform
+from contextlib import suppress
 from typing import NamedTuple
 
 import torch
@@ -10,6 +12,9 @@ from nlq.core.errors import NlqError
 from nlq.core.launch import TOGETHER, VISIBLE
 from nlq.core.peaks import SEVERAL
 from nlq.core.spec import RunSpec
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+"""Parameters of glibc's mallopt (mallopt(3))."""
 
 
 class Device(NamedTuple):
@@ -27,13 +32,33 @@ def open_device(name: str, threads: int) -> Device:
     """
     torch.set_num_threads(threads)
     if name == "cpu":
+        keep_freed_memory()
         torch.use_deterministic_algorithms(True)
+        # a pass over every new tensor, none of which is read before it is written
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         return Device(torch.device("cpu"), _processor_name())
     if not torch.cuda.is_available():
         raise NlqError(
             f'no device "{name}": PyTorch {torch.__version__} sees no CUDA GPU here', "what was found: nlq doctor"
         )
     return Device(torch.device(name), torch.cuda.get_device_properties(name).name, _uuid_of(name))
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep what it frees, where glibc allocates.
+
+    Otherwise every large tensor is handed back to the system, and the next step waits for the same pages again.
+    """
+    with suppress(AttributeError, OSError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_MMAP_MAX, 0)
+        libc.mallopt(M_TRIM_THRESHOLD, -1)
+
+
+def return_freed_memory() -> None:
+    """Hand back what this process has freed so far, where glibc allocates."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def of_rank(name: str, rank: int) -> str:

@@ -207,7 +207,7 @@ class Engine:
         """Add the gradients of bfloat16 weights to the buffer, which others are written to at once."""
         for name, leaf in self._leaves.items():
             assert leaf.grad is not None
-            self._gradient[name].add_(leaf.grad)
+            head.add(self._gradient[name], leaf.grad)
             leaf.grad = None
 
     @torch.no_grad()

@@ -40,8 +40,8 @@ class BlockedAttention(torch.autograd.Function):
             dw_NSP = torch.bmm(g_NSK, v_NTK[:, :end].transpose(1, 2))
             dl_NSP = _through_softmax(dw_NSP, w_NSP, ctx.softmax_scale)
             dq.append(torch.bmm(dl_NSP, k_NTK[:, :end]))
-            dk[:, :end] += torch.bmm(dl_NSP.transpose(1, 2), q_NTK[:, start:end])
-            dv[:, :end] += torch.bmm(w_NSP.transpose(1, 2), g_NSK)
+            dk[:, :end] += _wide(torch.bmm(dl_NSP.transpose(1, 2), q_NTK[:, start:end]))
+            dv[:, :end] += _wide(torch.bmm(w_NSP.transpose(1, 2), g_NSK))
         return torch.cat(dq, 1), dk.to(k_NTK.dtype), dv.to(v_NTK.dtype), None
 
 

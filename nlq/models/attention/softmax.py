@@ -16,7 +16,7 @@ from nlq.models.slots import ComponentOptions, SlotShape
 
 Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 
-BLOCKS_FROM, BLOCKS_UP_TO = 128, 2048
+BLOCKS_FROM, BLOCKS_UP_TO = 64, 2048
 """Contexts between which bfloat16 blocks beat the fused kernel on a CPU, and their weights still fit in memory."""
 
 

@@ -15,6 +15,9 @@ CHUNK_LOGITS = 2**25
 CACHED_LOGITS = 2**20
 """Logits whose softmax is taken at a time on a CPU: 4 MiB of float32."""
 
+SUMMED = 2**22
+"""Numbers of the weight's gradient that are made at a time: 16 MiB of float32."""
+
 
 def losses(h_ND: Tensor, weight_VD: Tensor, y_N: Tensor) -> Tensor:
     """Cross-entropy of every row in nats [N], in at least float32; no gradient."""
@@ -54,11 +57,13 @@ def _to_softmax_gradient(logits_NV: Tensor, y_N: Tensor) -> Tensor:
 
 
 def _add_product(into: Tensor, a: Tensor, b: Tensor) -> None:
-    """into += a @ b, the sum in the type of `into`."""
+    """into += a @ b, the sum in the type of `into`. Where that is another type, some rows at a time."""
     if into.dtype == a.dtype:
         into.addmm_(a, b)
-    else:
-        add(into, a @ b)
+        return
+    rows = max(1, SUMMED // into.shape[1])
+    for first in range(0, len(into), rows):
+        add(into[first : first + rows], a[first : first + rows] @ b)
 
 
 def add(into: Tensor, part: Tensor) -> None:

@@ -134,11 +134,13 @@ def test_micro_batches_change_nothing(micro_batch: int) -> None:
     )
 
 
-def test_chunks_of_the_head_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = curve(engine_of(spec_of()))
+@pytest.mark.parametrize(("precision", "rtol"), [("float64", 1e-9), ("bf16", 1e-3)])
+def test_chunks_of_the_head_change_nothing(monkeypatch: pytest.MonkeyPatch, precision: str, rtol: float) -> None:
+    whole = curve(engine_of(spec_of(precision=precision)))
     monkeypatch.setattr(head, "CHUNK_LOGITS", 50 * 7)
     monkeypatch.setattr(head, "CACHED_LOGITS", 50 * 3)
-    np.testing.assert_allclose(curve(engine_of(spec_of())), whole, rtol=1e-9)
+    monkeypatch.setattr(head, "SUMMED", 16 * 3)
+    np.testing.assert_allclose(curve(engine_of(spec_of(precision=precision))), whole, rtol=rtol)
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32", "bf16"])

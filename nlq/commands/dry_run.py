@@ -21,7 +21,7 @@ from nlq.provenance import source_sha256
 from nlq.stats.printing import count, plural, settings
 from nlq.store.queue import RUN_ID_LENGTH
 from nlq.training.checkpoint import checkpoint_bytes, checkpoint_seconds, kept_bytes
-from nlq.training.engine import _is_compiled as is_compiled
+from nlq.training.engine import is_compiled
 from nlq.training.pace import Pace, Paces, in_processes, peak_memory_bytes
 
 PROBE_S = 0.2

@@ -71,7 +71,7 @@ class Engine:
         self._gone = torch.zeros((), device=device)
         self._hidden: Hidden = model.hidden
         self._tell = tell or (lambda _: None)
-        self._to_check = _is_compiled(spec, self._masters.numel(), device)
+        self._to_check = is_compiled(spec, self._masters.numel(), device)
 
     def update(self, batch: Batch, step: int) -> Update:
         """One update. From the first loss or norm on that is not finite, the weights stay as they are."""
@@ -249,7 +249,7 @@ def _scales_gradients(optimiser: torch.optim.Optimizer) -> bool:
     return isinstance(optimiser, torch.optim.AdamW) and bool(optimiser.defaults["fused"])
 
 
-def _is_compiled(spec: RunSpec, parameters: int, device: torch.device) -> bool:
+def is_compiled(spec: RunSpec, parameters: int, device: torch.device) -> bool:
     planned = 6 * parameters * spec.train.steps * spec.train.batch_tokens // spec.train.devices
     long_enough = planned >= COMPILE_FROM_FLOPS[device.type]
     return spec.train.compile == "always" or (spec.train.compile == "auto" and long_enough)

@@ -33,7 +33,7 @@ from nlq.training.device import parameter_dtype
 from nlq.training.optim import optimiser, set_learning_rate
 from nlq.training.schedule import learning_rate
 
-EMBEDDING = "embedding.weight"
+EMBEDDING, HEAD = "embedding.weight", "head.weight"
 
 AGREEMENT = {"bf16": 1e-2, "float32": 1e-4, "float64": 1e-9}
 """How near compiled code must come to the code as written, relative, in loss and gradient norm."""
@@ -126,7 +126,7 @@ class Engine:
         self._shadows = self._masters[: sum(parameters[name].numel() for name in shadowed)].to(torch.bfloat16)
         weights, gradients = self._by_name(self._masters), self._by_name(self._gradients)
         shadows = self._by_name(self._shadows)
-        self._leaves = {name: nn.Parameter(shadows[name]) for name in lowered}
+        self._leaves = {name: nn.Parameter(shadows[name]) for name in lowered if name != HEAD}
         for name, leaf in self._leaves.items():
             self.model.get_submodule(name.removesuffix(".weight")).weight = leaf
         self.masters = {name: nn.Parameter(weights[name]) for name in parameters}
@@ -136,7 +136,7 @@ class Engine:
                 module, _, attribute = name.rpartition(".")
                 setattr(self.model.get_submodule(module), attribute, master)
         self._gradient = gradients
-        head_name = EMBEDDING if self.model.head is None else "head.weight"
+        head_name = EMBEDDING if self.model.head is None else HEAD
         self._head_weight = shadows.get(head_name, weights[head_name])
         self._head_gradient = gradients[head_name]
 

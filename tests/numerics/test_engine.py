@@ -150,9 +150,10 @@ def test_the_same_bits_twice(precision: str) -> None:
     )
 
 
-@pytest.mark.parametrize("variant", SYSTEMS)
-def test_bf16_stays_near_float32(variant: str) -> None:
-    low, high = (curve(engine_of(spec_of(variant, precision, context=160)), 20) for precision in ("bf16", "float32"))
+@pytest.mark.parametrize(("variant", "tied"), [*((variant, True) for variant in SYSTEMS), ("baseline", False)])
+def test_bf16_stays_near_float32(variant: str, tied: bool) -> None:
+    specs = [spec_of(variant, precision, context=160, tied=tied) for precision in ("bf16", "float32")]
+    low, high = (curve(engine_of(spec), 20) for spec in specs)
     np.testing.assert_allclose(low[:, 0], high[:, 0], rtol=5e-3)
     np.testing.assert_allclose(low[:5, 1], high[:5, 1], rtol=3e-2)
 

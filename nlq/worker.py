@@ -13,6 +13,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from nlq.data.plan import RunData
     from nlq.training.engine import Engine
-    from nlq.training.loop import Run
 
 EXIT_FAILED = 1
 EXIT_NO_SPACE = errno.ENOSPC
@@ -213,50 +213,46 @@ def _train(queue: Queue, order: Order, options: argparse.Namespace, asked: Signa
     """Imports PyTorch: the database is at hand before, so that a failure to import is recorded too."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(options.cache / "compiled"))  # a shape compiles once a sweep
     from nlq.training.checkpoint import Checkpoints
-    from nlq.training.loop import proceed
+    from nlq.training.loop import Run, proceed
     from nlq.training.pace import peak_memory_bytes
+    from nlq.training.ranks import first_says
 
     _check_code(queue, order, options.strict)
-
-    def tell(message: str) -> None:
-        _say(message)
-        queue.note(order.attempt, "checkpoint", message)
-
+    tell = partial(_tell, queue, order.attempt, "checkpoint")
     keeper = Checkpoints(options.checkpoints / order.run_id, order.spec, options.threads, tell)
     keeper.threads = keeper.pinned_threads()
     writer = RunWriter(options.db, order.attempt, order.spec.train.batch_tokens)
-    run, uuid = _prepare(queue, order, options, keeper.threads, writer)
+    device, uuid = _open(queue, order, options, keeper.threads)
     evals = order.spec.eval_steps()
-    state = keeper.restore(run.engine, lambda step: queue.rows_reach(order.attempt, step, evals))
-    queue.begin(order.attempt, state.step)
-    with _metered(queue, order, uuid), _ranks(order, options, state.step, keeper.threads, run.engine.device):
-        outcome = proceed(run, state, keeper, asked)
-    writer.close(outcome.data_hash, peak_memory_bytes(run.engine.device))
+    with _ranks(order, options, keeper.threads, device):
+        engine, data = _build(order.spec, options, device, partial(_tell, queue, order.attempt, "compile"))
+        state = keeper.restore(engine, lambda step: queue.rows_reach(order.attempt, step, evals))
+        queue.begin(order.attempt, first_says(state.step))
+        with _metered(queue, order, uuid):
+            outcome = proceed(Run(engine, data, writer, order.spec), state, keeper, asked)
+    writer.close(outcome.data_hash, peak_memory_bytes(device))
     if not outcome.interrupted:
         keeper.finish()
     return outcome
 
 
-def _prepare(
-    queue: Queue, order: Order, options: argparse.Namespace, threads: int, writer: RunWriter
-) -> tuple["Run", str | None]:
-    """The run at its beginning, and the UUID of its GPU, or of all of them, joined."""
+def _tell(queue: Queue, attempt: int, kind: str, message: str) -> None:
+    """To the log, and to the events of a run."""
+    _say(message)
+    queue.note(attempt, kind, message)
+
+
+def _open(queue: Queue, order: Order, options: argparse.Namespace, threads: int) -> tuple["torch.device", str | None]:
+    """The device to train on, recorded, and the UUID of its GPU, or of all of them, joined."""
     import torch
 
     from nlq.training.device import in_words, open_device
-    from nlq.training.loop import Run
 
     spec = order.spec
     device = open_device(options.device, _threads_each(spec, threads))
     found = in_words(options.device, device, spec.train.devices)
     queue.started(order.attempt, _provenance(found.name, found.uuid, threads, torch.__version__))
-
-    def tell(message: str) -> None:
-        _say(message)
-        queue.note(order.attempt, "compile", message)
-
-    engine, data = _build(spec, options, device.torch_device, tell)
-    return Run(engine, data, writer, spec), found.uuid
+    return device.torch_device, found.uuid
 
 
 @contextmanager
@@ -273,7 +269,7 @@ def _metered(queue: Queue, order: Order, uuid: str | None) -> Iterator[None]:
 def _build(
     spec: RunSpec, options: argparse.Namespace, device: "torch.device", tell: Callable[[str], None]
 ) -> tuple["Engine", "RunData"]:
-    """A run at its beginning, the same on every device."""
+    """A run at its beginning, the same on every device; where it is sharded, after all have joined."""
     from nlq.data.plan import run_data
     from nlq.data.prepare import open_by_digest
     from nlq.models.build import build, initialise
@@ -284,7 +280,12 @@ def _build(
         raise NlqError(f"the prepared tokens {spec.data.sha256} are gone from {options.cache}", "run the sweep again")
     model = build(spec.model)
     initialise(model, spec.seed)
-    return Engine(model, spec, device, tell), run_data(spec, prepared)
+    data = run_data(spec, prepared)
+    if spec.train.sharded:  # what it imports takes a while
+        from nlq.training.sharded import ShardedEngine
+
+        return ShardedEngine(model, spec, device, tell), data
+    return Engine(model, spec, device, tell), data
 
 
 def _threads_each(spec: RunSpec, threads: int) -> int:
@@ -293,10 +294,8 @@ def _threads_each(spec: RunSpec, threads: int) -> int:
 
 
 @contextmanager
-def _ranks(
-    order: Order, options: argparse.Namespace, step: int, threads: int, device: "torch.device"
-) -> Iterator[None]:
-    """Processes for the further devices of a run, which train with this one from `step` on."""
+def _ranks(order: Order, options: argparse.Namespace, threads: int, device: "torch.device") -> Iterator[None]:
+    """Processes for the further devices of a run, which build and train as this one does."""
     devices = order.spec.train.devices
     if devices == 1:
         yield
@@ -304,7 +303,7 @@ def _ranks(
     from nlq.training.ranks import PeerGoneError, join, leave, meeting_place
 
     place, threads = meeting_place(), _threads_each(order.spec, threads)
-    told = {"run_id": order.run_id, "spec": order.spec.model_dump_json(), "step": step, "threads": threads}
+    told = {"run_id": order.run_id, "spec": order.spec.model_dump_json(), "threads": threads}
     others = Ranks(
         devices, options.arguments, json.dumps({**told, "port": place.port}), lambda error: _lost(order, options, error)
     )
@@ -344,17 +343,17 @@ def _follow(options: argparse.Namespace, told: dict[str, Any]) -> None:
     from nlq.training.checkpoint import Checkpoints
     from nlq.training.device import of_rank, open_device
     from nlq.training.loop import follow
-    from nlq.training.ranks import join
+    from nlq.training.ranks import first_says, join
 
     spec = RunSpec.model_validate_json(told["spec"])
     device = open_device(of_rank(options.device, options.rank), told["threads"]).torch_device
+    join(options.rank, spec.train.devices, told["port"], device, lambda: None)
     engine, data = _build(spec, options, device, lambda _: None)
     keeper = Checkpoints(options.checkpoints / told["run_id"], spec, told["threads"], lambda _: None)
-    state = keeper.restore(engine, lambda step: step == told["step"])
-    if state.step != told["step"]:
-        raise NlqError(f"rank {options.rank} cannot read the checkpoint at step {told['step']}", "nlq retry")
-    join(options.rank, spec.train.devices, told["port"], device, lambda: None)
-    follow(engine, data, state.step)
+    first = first_says()
+    if keeper.restore(engine, lambda step: step == first).step != first:
+        raise NlqError(f"rank {options.rank} cannot read the checkpoint at step {first}", "nlq retry")
+    follow(engine, data, first)
 
 
 def _check_code(queue: Queue, order: Order, strict: bool) -> None:

@@ -16,11 +16,12 @@ from nlq.core.launch import Slot
 from nlq.core.spec import RunSpec
 from nlq.core.sweep import PlannedRun
 from nlq.forkserver import FORKS_SAFELY
-from nlq.models.cost import Cost, training_bytes
+from nlq.models.cost import Cost, spread_bytes, training_bytes
 from nlq.provenance import source_sha256
 from nlq.stats.printing import count, plural, settings
 from nlq.store.queue import RUN_ID_LENGTH
 from nlq.training.checkpoint import checkpoint_bytes, checkpoint_seconds, kept_bytes
+from nlq.training.device import parameter_dtype
 from nlq.training.engine import is_compiled
 from nlq.training.pace import Pace, Paces, in_processes, peak_memory_bytes
 
@@ -102,13 +103,19 @@ def _estimate(run: PlannedRun, one: Cost, paces: Paces) -> Estimate:
     seconds = start_s + training_s + checkpoint_seconds(spec, one.total_params, training_s)
     flops = tokens * one.flops_per_token
     compiled = is_compiled(spec, one.total_params, torch.device(paces.slots[0].device))
-    memory_bytes = pace.memory_bytes + _compiler_bytes(paces.slots[0], compiled=compiled)
+    memory_bytes = pace.memory_bytes + _compiler_bytes(paces.slots[0], compiled=compiled) - _saved_bytes(spec, one)
     return Estimate(run, one, tokens, flops, memory_bytes, seconds, eval_s / seconds, is_rough, compiled)
 
 
 def _compiler_bytes(slot: Slot, *, compiled: bool) -> int:
     """On a GPU the compiler's memory is the host's, and is not counted."""
     return COMPILER_BYTES if compiled and slot.device == "cpu" else 0
+
+
+def _saved_bytes(spec: RunSpec, one: Cost) -> int:
+    """What a device of a sharded run does without."""
+    number_bytes = parameter_dtype(spec).itemsize
+    return spread_bytes(one, spec.train.devices, number_bytes) if spec.train.sharded else 0
 
 
 def _rough_pace(spec: RunSpec, one: Cost, slot: Slot) -> Pace:

@@ -25,6 +25,7 @@ EXECUTION = frozenset(
         "train.devices",
         "train.keep_steps",
         "train.micro_batch",
+        "train.sharded",
     }
 )
 """Settings that are recorded but not hashed: they say how or where, and change a number by rounding at most."""
@@ -96,6 +97,10 @@ class TrainSpec(Settings):
     steps: Whole = Field(300, ge=1, le=10**9, description="updates")
     batch_tokens: Whole = Field(2048, ge=1, le=10**10, description="tokens a step, a multiple of model.context")
     devices: Whole = Field(1, ge=1, le=64, description="devices that share the sequences of each batch of one run")
+    sharded: bool = Field(
+        False,
+        description="spread weights, gradients and optimiser state over the devices: for models too large for one",
+    )
     micro_batch: Whole | None = Field(
         None, ge=1, description="sequences a forward pass of a device; all that it has of a batch unless given"
     )
@@ -197,6 +202,7 @@ def mistakes_between(spec: RunSpec) -> Iterator[Mistake]:
         of = "a batch" if train.devices == 1 else "a batch that each device has"
         have = f"{spec.sequences_per_device} sequences of {of}"
         yield Mistake("train.micro_batch", f"{train.micro_batch} does not divide the {have}")
+    yield from _sharding_mistakes(spec)
     yield from optim_mistakes(spec.optim, train.steps)
     if spec.data.plan == "windows" and train.eval_windows < 2:
         yield Mistake(
@@ -204,6 +210,18 @@ def mistakes_between(spec: RunSpec) -> Iterator[Mistake]:
         )
     if train.report_step is not None and train.report_step > train.steps:
         yield Mistake("train.report_step", f"{train.report_step} is after the last step {train.steps}")
+
+
+def _sharding_mistakes(spec: RunSpec) -> Iterator[Mistake]:
+    if not spec.train.sharded:
+        return
+    if spec.train.devices == 1:
+        yield Mistake("train.sharded", "one device has nobody to share with", hint="train.devices: 2 or more")
+    if spec.optim.kind == "muon":
+        hint = "optim.kind: adamw or sgd; or train.sharded: false"
+        yield Mistake("train.sharded", "muon needs whole matrices, of which each device would have a part", hint=hint)
+    if spec.train.compile == "always":
+        yield Mistake("train.compile", "always does not go with train.sharded", hint="train.compile: never")
 
 
 def _heads(model: ModelSpec) -> str:

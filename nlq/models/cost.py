@@ -47,6 +47,13 @@ def training_bytes(one: Cost, micro_batch: int) -> int:
     return 18 * one.total_params + micro_batch * one.activation_bytes
 
 
+def spread_bytes(one: Cost, devices: int, number_bytes: int) -> int:
+    """Memory that each device of a sharded run saves: the others' parts of weights, gradients and two moments, less
+    embedding and positions with their gradients, which are gathered whole for every micro-batch."""
+    gathered = 2 * (one.total_params - one.non_embedding_params)
+    return number_bytes * (4 * one.total_params * (devices - 1) // devices - gathered)
+
+
 def _kept_for_backward(model: Transformer, tokens_BT: Tensor) -> int:
     sizes: dict[int, int] = {}
     weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}

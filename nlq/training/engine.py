@@ -60,18 +60,21 @@ class Update(NamedTuple):
 class Engine:
     """A model in training. The model given computes with the engine's buffers from then on."""
 
+    is_spread = False
+    """Whether each device of a run has a part of the state, so that evaluating and saving take all of them."""
+
     def __init__(
         self, model: Transformer, spec: RunSpec, device: torch.device, tell: Callable[[str], None] | None = None
     ) -> None:
         """`tell` takes a sentence about compiled code that is not used."""
-        self.model, self.spec, self.device = model.to(device, parameter_dtype(spec)), spec, device
+        self.model, self.spec, self.device = model, spec, device
         self._lay_out()
         self.optimiser = optimiser(self.masters, spec.optim)
-        self._scales_itself = _scales_gradients(self.optimiser) and self._masters.dtype == torch.float32
+        self._scales_itself = _scales_gradients(self.optimiser) and self._gradients.dtype == torch.float32
         self._gone = torch.zeros((), device=device)
         self._hidden: Hidden = model.hidden
         self._tell = tell or (lambda _: None)
-        self._to_check = is_compiled(spec, self._masters.numel(), device)
+        self._to_check = is_compiled(spec, self._gradients.numel(), device)
 
     def update(self, batch: Batch, step: int) -> Update:
         """One update. From the first loss or norm on that is not finite, the weights stay as they are."""
@@ -79,9 +82,8 @@ class Engine:
         if self._to_check:
             self._compile(share)
         loss = self._accumulate(share)
-        ranks.sum_up(self._gradients, loss)
-        loss = loss / tokens
-        grad_norm = get_total_norm(self._gradient.values(), foreach=True) / tokens
+        self._sum_up(loss)
+        loss, grad_norm = loss / tokens, self._norm() / tokens
         self._gone.logical_or_(~torch.isfinite(loss + grad_norm))
         lr = learning_rate(step, self.spec.optim)
         set_learning_rate(self.optimiser, lr)
@@ -116,7 +118,7 @@ class Engine:
 
     def _lay_out(self) -> None:
         """Move all weights into the flat buffer, those with a shadow first, and let the model read from it."""
-        parameters = dict(self.model.named_parameters())
+        parameters = dict(self.model.to(self.device, parameter_dtype(self.spec)).named_parameters())
         lowered = _lowered(self.model) if self.spec.train.precision == "bf16" else []
         shadowed = [*lowered, EMBEDDING] if lowered and self.model.head is None else lowered
         order = [*shadowed, *(name for name in parameters if name not in set(shadowed))]
@@ -167,7 +169,15 @@ class Engine:
     def _loss_and_norm(self, batch: Batch, hidden: Hidden) -> Tensor:
         self._hidden = hidden
         loss = self._accumulate(Batch(*(rows[: self._rows(batch)] for rows in batch)))
-        return torch.stack([loss, get_total_norm(self._gradient.values(), foreach=True).double()])
+        return torch.stack([loss, self._norm().double()])
+
+    def _sum_up(self, loss: Tensor) -> None:
+        """Sum the loss and the gradients over all devices of the run, in place."""
+        ranks.sum_up(self._gradients, loss)
+
+    def _norm(self) -> Tensor:
+        """The norm of all gradients."""
+        return get_total_norm(self._gradient.values(), foreach=True)
 
     def _accumulate(self, batch: Batch) -> Tensor:
         """Gradients of the summed loss of this device's sequences; returns that loss."""
@@ -252,4 +262,5 @@ def _scales_gradients(optimiser: torch.optim.Optimizer) -> bool:
 def is_compiled(spec: RunSpec, parameters: int, device: torch.device) -> bool:
     planned = 6 * parameters * spec.train.steps * spec.train.batch_tokens // spec.train.devices
     long_enough = planned >= COMPILE_FROM_FLOPS[device.type]
-    return spec.train.compile == "always" or (spec.train.compile == "auto" and long_enough)
+    wished = spec.train.compile == "always" or (spec.train.compile == "auto" and long_enough)
+    return wished and not spec.train.sharded

@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import NamedTuple, Protocol
 
 import torch
@@ -11,9 +12,11 @@ from nlq.core.run import Outcome, Sink, StepRow
 from nlq.core.spec import RunSpec
 from nlq.data.plan import RunData, rolling_hash
 from nlq.models.transformer import Transformer
+from nlq.training import ranks
 from nlq.training.checkpoint import TrainingState
 from nlq.training.engine import Engine, Update
 from nlq.training.evaluate import evaluate
+from nlq.training.ranks import Word
 
 READ_EVERY = {"cpu": 1, "cuda": 16}
 """Steps whose numbers are read together: reading waits for the device, which should have work in the meantime."""
@@ -69,8 +72,33 @@ def proceed(run: Run, state: TrainingState, keeper: Keeper | None = None, asked:
 
     An evaluation at step k comes before update k; one at train.steps comes after all of them. Training stops as
     diverged at the first loss or gradient that is not finite, before it can touch the weights, or where the guard says
-    so; and as interrupted, after a checkpoint, where that is asked for.
+    so; and as interrupted, after a checkpoint, where that is asked for. Other ranks of the run `follow`.
     """
+    outcome = _proceed(run, state, keeper, asked)
+    _say(Word.END, run)
+    return outcome
+
+
+def follow(engine: Engine, data: RunData, step: int) -> None:
+    """Take part in a run from `step` on, as a further device; rank 0 records, and decides what all do together."""
+    updates = repeat(Word.UPDATE, engine.spec.train.steps - step)
+    for word in iter(ranks.first_says, Word.END) if engine.is_spread else updates:
+        if word == Word.UPDATE:
+            engine.update(data.batch(step), step)
+            step += 1
+        elif word == Word.EVALUATE:
+            evaluate(engine, data.evaluation(step), step, "")
+        else:
+            engine.tensors()
+
+
+def _say(word: Word, run: Run) -> None:
+    """Tell the other ranks what comes, where it takes them; otherwise they know that all of it is updates."""
+    if run.engine.is_spread:
+        ranks.first_says(word)
+
+
+def _proceed(run: Run, state: TrainingState, keeper: Keeper | None, asked: Requests | None) -> Outcome:
     steps, evaluations = run.spec.train.steps, set(run.spec.eval_steps())
     together = READ_EVERY[run.engine.device.type]
     while True:
@@ -83,6 +111,7 @@ def proceed(run: Run, state: TrainingState, keeper: Keeper | None = None, asked:
             return gone
         if keeper and keeping:
             run.sink.flush()
+            _say(Word.SAVE, run)
             keeper.save(state, run.engine)
         if stopping:
             return Outcome(step, None, state.data_hash, interrupted=True)
@@ -93,14 +122,9 @@ def proceed(run: Run, state: TrainingState, keeper: Keeper | None = None, asked:
         _step(run, state)
 
 
-def follow(engine: Engine, data: RunData, step: int) -> None:
-    """The updates of a run from `step` on, for a further device: the first evaluates, records, and ends it."""
-    for number in range(step, engine.spec.train.steps):
-        engine.update(data.batch(number), number)
-
-
 def _evaluated(run: Run, state: TrainingState) -> bool:
     """Evaluate; whether the losses are numbers."""
+    _say(Word.EVALUATE, run)
     rows = evaluate(run.engine, run.data.evaluation(state.step), state.step, state.data_hash)
     for row in rows:
         run.sink.evaluation(row)
@@ -112,6 +136,7 @@ def _step(run: Run, state: TrainingState) -> None:
     began = time.perf_counter()
     batch = run.data.batch(state.step)
     state.data_hash = rolling_hash(state.data_hash, batch)
+    _say(Word.UPDATE, run)
     run.unread.append(_Unread(state.step, run.engine.update(batch, state.step), state.data_hash, began))
     state.step += 1
 

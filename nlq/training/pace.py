@@ -119,6 +119,7 @@ def smaller(spec: RunSpec, rows: int) -> RunSpec:
     train = {
         "batch_tokens": rows * spec.model.context, "micro_batch": None, "devices": 1, "steps": 1, "eval_every": 1,
         "eval_windows": 2, "report_step": None, "compile": "never", "keep_steps": (), "checkpoint_steps": None,
+        "sharded": False,
     }  # fmt: skip
     return spec.resolved(optim=optim, train=train).model_copy(update={"seed": 0})
 

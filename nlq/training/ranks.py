@@ -1,4 +1,4 @@
-"""Several devices for one run: a process each, its rank, with the whole model and a share of every batch.
+"""Several devices for one run: a process each, its rank, with a share of every batch and the whole model or its part.
 
 Without `join` there is one rank, which has the whole batch, and nothing is exchanged.
 """
@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from enum import IntEnum
 
 import torch
 import torch.distributed as dist
@@ -20,6 +21,12 @@ HERE = "127.0.0.1"
 POLL_S = 0.02
 PATIENCE = timedelta(days=30)
 """The others wait while rank 0 evaluates or writes. That all still run is watched elsewhere, process by process."""
+
+
+class Word(IntEnum):
+    """What rank 0 tells the others to do with it."""
+
+    UPDATE, EVALUATE, SAVE, END = range(4)
 
 
 class PeerGoneError(Exception):
@@ -44,8 +51,8 @@ def join(rank: int, devices: int, place: TCPStore | int, device: torch.device, l
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    with _peers():
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    with peers():
         dist.init_process_group(backend, store=place, rank=rank, world_size=devices, timeout=PATIENCE)
     sum_up(torch.zeros(1, device=device))  # NCCL connects at the first exchange, and now all are here
 
@@ -54,6 +61,11 @@ def leave() -> None:
     """Be the only rank again."""
     if dist.is_initialized():
         dist.destroy_process_group()
+
+
+def is_first() -> bool:
+    """Whether this is rank 0, which evaluates, records and saves."""
+    return not dist.is_initialized() or dist.get_rank() == 0
 
 
 def share(batch: Batch) -> Batch:
@@ -68,9 +80,18 @@ def share(batch: Batch) -> Batch:
 def sum_up(*tensors: Tensor) -> None:
     """Replace tensors by their sums over all ranks, to the same bits on all. Raises PeerGoneError."""
     if dist.is_initialized():
-        with _peers():
+        with peers():
             for tensor in tensors:
                 dist.all_reduce(tensor)
+
+
+def first_says(number: int = 0) -> int:
+    """On every rank the number that rank 0 gives. Nobody waits for a device. Raises PeerGoneError."""
+    said = torch.tensor(number)
+    if dist.is_initialized():
+        with peers():
+            dist.broadcast(said, 0)
+    return int(said)
 
 
 def all_say(yes: bool, device: torch.device) -> bool:
@@ -80,12 +101,12 @@ def all_say(yes: bool, device: torch.device) -> bool:
     return not noes.item()
 
 
-class _peers:  # noqa: N801 - reads as a statement
-    """Turns what PyTorch raises when a peer is gone into PeerGoneError."""
+class peers:  # noqa: N801 - reads as a statement
+    """Turns what PyTorch raises when a peer is gone into PeerGoneError, and no other error."""
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, RuntimeError):
+        if isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error)):
             raise PeerGoneError(f"the devices of this run lost each other: {error}".splitlines()[0]) from error

@@ -68,8 +68,11 @@ def has_ended(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
-def test_the_curve_of_one_device_also_when_a_rank_is_killed(field: Any, write_spec: Callable[..., Path]) -> None:
-    spec = write_spec("arms: {a: {}}", base=BASE)
+@pytest.mark.parametrize("manner", ["devices: 2, ", "devices: 2, sharded: true, "])
+def test_the_curve_of_one_device_also_when_a_rank_is_killed(
+    field: Any, write_spec: Callable[..., Path], manner: str
+) -> None:
+    spec = write_spec("arms: {a: {}}", base=BASE.replace("devices: 2, ", manner))
     alone = write_spec("arms: {a: {}}", "alone.yaml", base=BASE.replace("devices: 2, ", ""))
     assert field.run("sweep", alone, "--slots", 2, "--db", "alone.db").returncode == 0
     assert field.run("sweep", spec, "--slots", 2, "--db", "quiet.db").returncode == 0

@@ -41,6 +41,21 @@ BAD_SPECS = {
         "train.micro_batch: 4 does not divide the 2 sequences of a batch that each device has",
         "",
     ),
+    "sharded alone": (
+        "arms: {a: {train.sharded: true}}",
+        "train.sharded: one device has nobody to share with",
+        "train.devices: 2 or more",
+    ),
+    "sharded muon": (
+        "arms: {a: {train.devices: 2, train.sharded: true, optim.kind: muon}}",
+        "train.sharded: muon needs whole matrices",
+        "optim.kind: adamw or sgd; or train.sharded: false",
+    ),
+    "sharded and compiled": (
+        "arms: {a: {train.devices: 2, train.sharded: true, train.compile: always}}",
+        "train.compile: always does not go with train.sharded",
+        "train.compile: never",
+    ),
     "missing corpus": ("arms: {a: {data.path: nowhere}}", "nowhere", ""),
     "unknown corpus": ("arms: {a: {data.corpus: stdlb}}", "data.corpus", 'did you mean "stdlib"?'),
     "unknown tokenizer": ("arms: {a: {data.tokenizer: byte}}", "data.tokenizer", 'did you mean "bytes"?'),

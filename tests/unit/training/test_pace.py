@@ -11,7 +11,7 @@ from nlq.core.errors import NlqError
 from nlq.core.launch import Slot
 from nlq.core.spec import ModelSpec, OptimSpec, RunSpec, TrainSpec, defaults_resolved
 from nlq.models.build import resolve
-from nlq.models.cost import cost
+from nlq.models.cost import Cost, cost, spread_bytes
 from nlq.training import pace
 from nlq.training.pace import Pace, Paces
 
@@ -49,6 +49,17 @@ def pace_of(paces: Paces, spec: RunSpec) -> Pace:
 def test_a_shape_is_measured_once(tmp_path: Path, measured: list[RunSpec]) -> None:
     first = pace_of(paces_of(tmp_path), spec_of())
     assert pace_of(paces_of(tmp_path), spec_of(lr_max=5e-3, steps=7, eval_every=3)) == first
+    assert len(measured) == 1
+
+
+def test_what_a_sharded_device_saves() -> None:
+    assert spread_bytes(Cost(1000, 1000, 0, 0), 2, 4) == 8000, "half of 16 bytes for each parameter"
+    assert spread_bytes(Cost(1000, 0, 0, 0), 2, 4) == 0, "an embedding and its gradient are gathered"
+
+
+def test_sharding_is_no_part_of_what_is_measured(tmp_path: Path, measured: list[RunSpec]) -> None:
+    for sharded in (False, True):
+        pace_of(paces_of(tmp_path), spec_of(devices=2, sharded=sharded))
     assert len(measured) == 1
 
 

@@ -3,6 +3,7 @@
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.transforms import ScaledTranslation, Transform
 
 from nlq.plots._curves import Curve
 from nlq.plots._style import GREY, ArmStyle, Stroke, lighter
@@ -63,6 +64,28 @@ def handle(style: ArmStyle, stroke: Stroke = "solid", pale: float = 0.0, marked:
 def diverged_handle() -> Artist:
     """What a legend shows for the cross of a diverged run."""
     return Line2D([], [], color=GREY, linestyle="none", marker="x", markersize=5, markeredgewidth=1.4)
+
+
+def sign(marker: str, size: float = 4.0, *, hollow: bool = False, stroke: Stroke | None = None) -> Artist:
+    """What a legend shows, in grey, for a marker that means the same in every arm's colour."""
+    return Line2D(
+        [],
+        [],
+        color=GREY,
+        linestyle=stroke or "none",
+        linewidth=0.9,
+        marker=marker,
+        markersize=size,
+        markerfacecolor="white" if hollow else GREY,
+        markeredgewidth=1.2 if marker == "|" else 0.8 if hollow else 0,
+    )
+
+
+def aside(axes: Axes, transform: Transform, points: float) -> Transform:
+    """The transform, moved to the right by so many points of type: several arms' marks at one x stand side by side."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return transform + ScaledTranslation(points / 72, 0, figure.dpi_scale_trans)
 
 
 def zero_line(axes: Axes) -> None:

@@ -1,8 +1,9 @@
 """The look of all figures: colours that the colour-blind can tell apart, type that stays readable in one column."""
 
+import math
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Literal, NamedTuple
 
@@ -11,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 WIDTH_INCHES = 3.5
 """One column of a two-column paper."""
@@ -40,6 +41,9 @@ STROKES: tuple[Stroke, ...] = (
 
 LIKENESSES = str.maketrans({"⭐": "★", "🌟": "★", "✅": "✓", "❌": "✗"})
 """Emoji that the font lacks, by the sign that it has."""
+
+TICK_ROOM = 0.13
+"""Share of an axis that a tick's label needs."""
 
 THOUSANDS_FROM = 5_000
 """Axes that reach this step count in thousands."""
@@ -86,6 +90,27 @@ def _dress(axes: Axes, last: bool) -> None:
     axes.set_axisbelow(True)
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+
+
+def dress_log(axes: Axes, ends: tuple[float, float], at: Sequence[float], form: Callable[[float], str]) -> None:
+    """A logarithmic x axis between two ends; ticks, written by `form`, at those of `at` that have room, first come."""
+    axes.set_xscale("log")
+    axes.set_xlim(*ends)
+    room = TICK_ROOM * math.log(ends[1] / ends[0])
+    shown: list[float] = []
+    for value in dict.fromkeys(at):
+        if ends[0] <= value <= ends[1] and all(abs(math.log(value / other)) >= room for other in shown):
+            shown.append(value)
+    axes.xaxis.set_major_locator(FixedLocator(shown))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: form(value)))
+
+
+def around(values: Iterable[float], share: float = 0.06) -> tuple[float, float]:
+    """Ends of a logarithmic axis that leave a margin (a share of its length) around these values, all above 0."""
+    low, high = min(known := list(values)), max(known)
+    margin = (high / low) ** share if high > low else 1.5
+    return low / margin, high * margin
 
 
 def printable(text: str) -> str:

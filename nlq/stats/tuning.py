@@ -42,6 +42,10 @@ class Bowl(NamedTuple):
     lr_max: float
     loss_nats: float
 
+    def at(self, rate: float) -> float:
+        """The parabola's loss at a learning rate, nats a token."""
+        return self.loss_nats + self.curvature * math.log(rate / self.lr_max) ** 2
+
 
 class Optimum(NamedTuple):
     """Where the best point lies; `axes` are the settings at an edge, `bowl` None without neighbours on both sides."""
@@ -58,6 +62,13 @@ class Cross(NamedTuple):
     base_at_other: float | None
     other_at_base: float | None
     other_at_other: float | None
+
+
+class TuningCurves(NamedTuple):
+    """By arm the best of k = 1 … n trials, nats a token, +inf where not finite; medians where `by_rank`, else means."""
+
+    best: Mapping[str, list[float]]
+    by_rank: bool
 
 
 def budget(points: Sequence[GridPoint]) -> Budget:
@@ -101,9 +112,7 @@ def optimum(selection: Selection, arm: str) -> Optimum:
 
 def bowl(rates: Sequence[float], losses_nats: Sequence[float]) -> Bowl | None:
     """The parabola in ln(rate) through the lowest loss and its neighbours; None at an edge or where one diverged."""
-    ordered = sorted(zip(rates, losses_nats, strict=True))
-    lowest = min(range(len(ordered)), key=lambda i: ordered[i][1])
-    three = ordered[lowest - 1 : lowest + 2] if lowest else []
+    three = best_three(rates, losses_nats)
     if len(three) < 3 or not all(math.isfinite(loss) for _, loss in three):
         return None
     middle = math.log(three[1][0])
@@ -112,14 +121,47 @@ def bowl(rates: Sequence[float], losses_nats: Sequence[float]) -> Bowl | None:
     return Bowl(a, math.exp(middle - b / (2 * a)), c - b * b / (4 * a)) if a > 0 else None
 
 
+def best_three(rates: Sequence[float], losses_nats: Sequence[float]) -> list[tuple[float, float]]:
+    """The lowest loss and its neighbours as (rate, nats a token), by rate; fewer at an edge."""
+    ordered = sorted(zip(rates, losses_nats, strict=True))
+    lowest = min(range(len(ordered)), key=lambda i: ordered[i][1], default=0)
+    return ordered[max(0, lowest - 1) : lowest + 2]
+
+
 def expected_best(losses_nats: Iterable[float], count: int) -> float:
     """Expected lowest of `count` draws, with replacement, among these losses (Dodge et al. 2019, METHOD 4.4).
 
     Σ L_i [((n-i+1)/n)^k - ((n-i)/n)^k] over sorted losses; +inf when one diverged, for then it may be the only draw.
     """
     ordered = np.sort(np.array(list(losses_nats), dtype=float))
+    if not np.isfinite(ordered).all():
+        return math.inf
     ends = (np.arange(len(ordered), -1, -1) / len(ordered)) ** count
     return float(ordered @ (ends[:-1] - ends[1:]))
+
+
+def median_best(losses_nats: Iterable[float], count: int) -> float:
+    """Median lowest of `count` draws, with replacement, among these losses: a summary by rank, for where one diverged.
+
+    The smallest L_i with 1 - ((n-i)/n)^k ≥ 1/2; +inf while most sets of k draws hold diverged runs alone.
+    """
+    ordered = np.sort(np.array(list(losses_nats), dtype=float))
+    reached = 1 - (np.arange(len(ordered) - 1, -1, -1) / len(ordered)) ** count
+    return float(ordered[np.argmax(reached >= 0.5)])
+
+
+def tuning_curves(selection: Selection) -> TuningCurves:
+    """Each arm's best of k = 1 … n trials, where a trial is a point with its tuning seeds, on the select split.
+
+    Expected, as Dodge et al. have it, unless a trial of any arm diverged: then medians, which stay finite, for all.
+    """
+    tried = {
+        arm: [x for p in ps if (x := tuning_loss(selection, p)) is not None] for arm, ps in selection.points.items()
+    }
+    by_rank = not all(math.isfinite(loss) for losses in tried.values() for loss in losses)
+    best = median_best if by_rank else expected_best
+    curves = {arm: [best(losses, k) for k in range(1, len(losses) + 1)] for arm, losses in tried.items()}
+    return TuningCurves(curves, by_rank)
 
 
 def winners_curse(points: int, sigma_nats: float, seeds: int) -> float:
@@ -139,6 +181,18 @@ def tuning_loss(selection: Selection, point: GridPoint) -> float | None:
     return _mean(selection.tuning_losses(point))
 
 
+def held(selection: Selection, point: GridPoint, axis: str = RATE) -> list[GridPoint]:
+    """Points of the arm, this one among them, whose settings are this one's but for one axis."""
+    fixed = {name: value for name, value in point.settings.items() if name != axis}
+    return [p for p in selection.points[point.arm] if all(p.settings.get(n) == v for n, v in fixed.items())]
+
+
+def peak_rate(point: GridPoint) -> float | None:
+    """The point's peak learning rate, by its place in the grid or by the spec of its runs; None where not known."""
+    value = point.settings.get(RATE, point.traces[0].member.run.spec.get("optim", {}).get("lr_max"))
+    return float(value) if _number(value) else None
+
+
 def _mean(losses: Mapping[int, float]) -> float | None:
     return sum(losses.values()) / len(losses) if losses else None
 
@@ -154,10 +208,9 @@ def _number(value: Any) -> bool:
 def _along(selection: Selection, best: GridPoint, axis: str) -> dict[float, float]:
     """Mean selection losses by value of one axis, the other settings as at the best point; pending ones left out."""
     found: dict[float, float] = {}
-    for point in selection.points[best.arm]:
-        held = all(point.settings.get(n) == v for n, v in best.settings.items() if n != axis)
+    for point in held(selection, best, axis):
         loss = tuning_loss(selection, point)
-        if held and loss is not None and _number(point.settings.get(axis)):
+        if loss is not None and _number(point.settings.get(axis)):
             found[float(point.settings[axis])] = loss
     return found
 

@@ -11,12 +11,13 @@ from matplotlib.figure import Figure
 
 from nlq.core.errors import NlqError
 from nlq.core.run import State
-from nlq.plots import relative_improvement, training_dynamics
+from nlq.plots import lr_sensitivity, relative_improvement, training_dynamics, tuning_curve
 from nlq.plots._make import make, titles
 from nlq.plots._style import MARKERS, arm_styles, printable
 from nlq.report import table1
 
 FIGURES = [training_dynamics, relative_improvement]
+DRAWN = [*FIGURES, lr_sensitivity, tuning_curve]
 
 
 def _arm(fake, index, **changes):
@@ -70,13 +71,24 @@ def states(fake):
     return _states(fake)
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda module: module.__name__.rsplit(".", 1)[-1])
+def _name(module):
+    return module.__name__.rsplit(".", 1)[-1]
+
+
+@pytest.mark.parametrize("figure", DRAWN, ids=_name)
 @pytest.mark.parametrize("state", STATES)
 def test_draws_in_any_state(states, figure, state):
+    """Or says in one sentence, with what to type next, why it cannot; the first two figures always draw."""
     drawn = Figure()
+    try:
+        data = figure.read(states[state])
+    except NlqError as error:
+        assert figure not in FIGURES
+        assert error.hint and "\n" not in error.message
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        figure.draw(figure.read(states[state]), drawn)
+        figure.draw(data, drawn)
         drawn.canvas.draw()
     _nothing_is_covered_or_cut(drawn)
 
@@ -91,10 +103,30 @@ def _nothing_is_covered_or_cut(figure):
         assert page.y0 - 1 <= box.y0 and box.y1 <= page.y1 + 1
     for above, below in pairwise(boxes):
         assert below.y1 <= above.y0 + 1
+    for axes in figure.axes:
+        _ticks_are_apart(axes)
     sizes = [t.get_fontsize() for legend in figure.legends for t in legend.get_texts()]
     sizes += [t.get_fontsize() for t in figure.texts]
     sizes += [t.get_fontsize() for axes in figure.axes for t in axes.get_xticklabels() + axes.get_yticklabels()]
     assert min(sizes) >= 7
+
+
+def _ticks_are_apart(axes):
+    low, high = sorted(axes.get_xlim())
+    at = [label for label in axes.get_xticklabels() if label.get_text() and low <= label.get_position()[0] <= high]
+    boxes = sorted((label.get_window_extent() for label in at), key=lambda box: box.x0)
+    assert all(left.x1 <= right.x0 for left, right in pairwise(boxes))
+
+
+@pytest.mark.parametrize("figure", DRAWN, ids=_name)
+def test_nothing_at_all_is_one_sentence(fake, figure):
+    source = fake.make()
+    source.rows, source.table = {}, source.table[:0]
+    members = (replace(m, run=replace(m.run, tokens_per_s=None)) for m in source.record.members)
+    source.record = replace(source.record, members=tuple(members))
+    with pytest.raises(NlqError) as error:
+        figure.read(source)
+    assert error.value.hint and "wd-lr-grid" in error.value.message
 
 
 @pytest.mark.parametrize("figure", FIGURES)
@@ -179,8 +211,16 @@ def test_printable():
 
 
 def test_titles():
-    assert list(titles()) == ["relative-improvement", "training-dynamics"]
+    names = {_name(module).replace("_", "-") for module in DRAWN}
+    assert set(titles()) == names
     assert all("\n" not in title for title in titles().values())
+
+
+@pytest.mark.parametrize("name", [_name(module).replace("_", "-") for module in DRAWN])
+def test_every_figure_gives_the_same_bytes_twice(fake, tmp_path, name):
+    rates = (5e-4, 2e-3, 8e-3)
+    first, second = (make(name, fake.make(rates=rates), None, tmp_path / f"{n}.png").read_bytes() for n in (1, 2))
+    assert first == second
 
 
 @pytest.mark.parametrize(("suffix", "magic"), [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".SVG", b"<?xml")])

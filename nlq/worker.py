@@ -227,7 +227,7 @@ def _train(queue: Queue, order: Order, options: argparse.Namespace, asked: Signa
     with _ranks(order, options, keeper.threads, device):
         engine, data = _build(order.spec, options, device, partial(_tell, queue, order.attempt, "compile"))
         state = keeper.restore(engine, lambda step: queue.rows_reach(order.attempt, step, evals))
-        queue.begin(order.attempt, first_says(state.step))
+        queue.begin(order.attempt, first_says(state.step), data.train_tokens)
         with _metered(queue, order, uuid):
             outcome = proceed(Run(engine, data, writer, order.spec), state, keeper, asked)
     writer.close(outcome.data_hash, peak_memory_bytes(device))

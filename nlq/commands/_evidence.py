@@ -20,7 +20,10 @@ def confirm(
 
 
 def power(
-    sigma: Annotated[float, typer.Option("--sigma", help="sd of one run's validation loss over seeds, in nats.")],
+    sigma: Annotated[
+        float | None,
+        typer.Option("--sigma", help="sd of one run's loss over seeds, in nats; what nlq noise kept unless given."),
+    ] = None,
     gap: Annotated[
         float | None, typer.Option("--gap", help="The gap in nats; a table of the usual numbers of seeds unless given.")
     ] = None,
@@ -33,12 +36,15 @@ def power(
     format: Format = None,  # noqa: A002
     json: Json = False,
     out: Out = None,
+    db: Db = RUNS_DB,
 ) -> None:
     """Say how many seeds a gap in loss needs, two-sided at 5 %."""
+    from nlq.commands.noise import latest
     from nlq.commands.report import deliver
     from nlq.report import power as table
 
-    found = table.read(sigma, gap, power, correlation, arms)
+    kept = latest(db) if sigma is None else None
+    found = table.read(kept.sigma_nats if kept else sigma or 0.0, gap, power, correlation, arms, kept)
     deliver(table.sheet(found), "json" if json else format, out)
 
 
@@ -50,9 +56,7 @@ def noise(
     out: Out = None,
     db: Db = RUNS_DB,
 ) -> None:
-    """Measure how much one run's loss varies over seeds, with five or more of them."""
-    from nlq.commands.report import deliver
-    from nlq.report import noise as table
-    from nlq.store.reader import Reader
+    """Measure how much one run's loss varies over seeds, with five or more of them, and keep it in the database."""
+    from nlq.commands.noise import noise as measure
 
-    deliver(table.sheet(table.read(Reader(db), sweep, arm)), "json" if json else format, out)
+    measure(db, sweep, arm, "json" if json else format, out)

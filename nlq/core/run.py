@@ -118,6 +118,7 @@ class RunRecord:
     """One row of the queue, as a report or `nlq status` reads it. None where a number is not known yet.
 
     `energy_joules` is what the devices used in all attempts that trained; None where one of them does not know it.
+    `train_tokens` are those of the text that is trained on, read once or many times.
     """
 
     run_id: str
@@ -144,6 +145,7 @@ class RunRecord:
     imported_from: str | None = None
     imported_sha256: str | None = None
     energy_joules: float | None = None
+    train_tokens: int | None = None
 
     @property
     def imported(self) -> bool:

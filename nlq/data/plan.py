@@ -46,6 +46,10 @@ class EvalSet(NamedTuple):
 class RunData(Protocol):
     """What a run trains and is evaluated on. Both are functions of the step alone, so that a run can resume."""
 
+    @property
+    def train_tokens(self) -> int:
+        """Tokens of the text that is trained on."""
+
     def batch(self, step: int) -> Batch:
         """The batch of update `step`, counted from 0."""
 
@@ -82,6 +86,11 @@ class WindowsData:
         self._orders: dict[int, Int64] = {}
         for split, tokens in self._held_out.items():
             _require(split, tokens, context, min(1, self._wanted[split]))
+
+    @property
+    def train_tokens(self) -> int:
+        """Tokens of the training split."""
+        return len(self._train)
 
     def batch(self, step: int) -> Batch:
         """Rows step·B to (step + 1)·B of all epochs put end to end."""
@@ -144,6 +153,11 @@ class PaperData:
         self._eval_shape = (steps // eval_every + 1, eval_windows)
         self._eval_starts: Int64 | None = None
         self._from, self._drawn, self._last = _generator(self._seed), -1, np.empty(0, np.int64)
+
+    @property
+    def train_tokens(self) -> int:
+        """Tokens of the training split."""
+        return len(self._train)
 
     def batch(self, step: int) -> Batch:
         """Row `step` of the draw. Going on is quick, a jump draws what it skips, a jump back begins anew."""

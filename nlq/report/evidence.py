@@ -6,9 +6,11 @@ from typing import Any
 
 from nlq.report._sheet import Cell, Column, Sheet
 from nlq.report._sheet import sheet as lay_out
+from nlq.stats.calibrated import in_words
 from nlq.stats.effects import Interval
 from nlq.stats.evidence import Evidence, Finding, gather
 from nlq.stats.origin import origin, remarks, where
+from nlq.stats.paired import Design
 from nlq.stats.printing import DASH, between, nats, p_value, percent, plural
 from nlq.stats.seeds import ll_interval, ppx_interval
 from nlq.stats.source import Source
@@ -133,7 +135,17 @@ def _notes(found: Evidence) -> Iterator[str]:
     yield f"the baseline's budget: {found.base_budget}, {found.base_optimum.tuned}"
     for finding in found.findings:
         yield from _of_arm(finding)
+    yield from sigma_notes(found)
     yield from remarks(found.selection)
+
+
+def sigma_notes(found: Evidence) -> Iterator[str]:
+    """Which σ stands in for seeds that a comparison does not have, or that none is kept."""
+    if found.leans_on_noise and found.noise:
+        yield f"from nlq noise: {in_words(found.noise)}"
+    single = any(f.effect and f.effect.design == Design.CHECKPOINTS and f.z is None for f in found.findings)
+    if single:
+        yield "no σ is kept for runs of this size, text and length, so no z: nlq noise, or --sigma"
 
 
 def _of_arm(finding: Finding) -> Iterator[str]:

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from nlq.core.errors import NlqError, nearest
+from nlq.core.noise import Noise
 from nlq.report._sheet import Cell, Column, Sheet
 from nlq.report._sheet import sheet as lay_out
+from nlq.stats.calibrated import measure
 from nlq.stats.effects import Interval
 from nlq.stats.origin import origin, where
-from nlq.stats.power import FEWEST_FOR_NOISE, noise_interval
 from nlq.stats.printing import loss
-from nlq.stats.seeds import summarise
 from nlq.stats.selection import Selection, load
 from nlq.stats.source import Source
 
@@ -31,23 +30,30 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """σ of one arm, and where it was measured."""
+    """σ of one arm, where it was measured, and the record of it that can be kept."""
 
     sweep: str
     rows: tuple[Row, ...]
+    measured: Noise
     notes: tuple[str, ...]
 
 
-def read(reader: Source, sweep: str | None = None, arm: str | None = None) -> Table:
-    """σ of an arm (the baseline when None) at its best point on the shown split.
+def read(reader: Source, sweep: str | None = None, arm: str | None = None, at_utc: str = "") -> Table:
+    """σ of an arm (the baseline when None), measured at a time in UTC.
 
-    Raises NlqError with fewer than five seeds or a diverged one, for an unknown arm, or as `stats.selection.load` does.
+    Raises NlqError as `stats.calibrated.measure` and `stats.selection.load` do.
     """
     selection = load(reader, sweep)
-    arm = arm or selection.sweep.baseline
-    if arm not in selection.best:
-        raise NlqError(f'no arm "{arm}" in sweep {selection.sweep.name}', f"--arm: {nearest(arm, selection.best)}")
-    return Table(selection.sweep.name, (_row(selection, arm),), tuple(_notes(selection)))
+    found = measure(selection, arm, at_utc)
+    row = Row(
+        found.arm,
+        found.label,
+        found.seeds,
+        found.mean_nats,
+        found.sigma_nats,
+        Interval(found.low_nats, found.high_nats),
+    )
+    return Table(selection.sweep.name, (row,), found, tuple(_notes(selection)))
 
 
 def sheet(table: Table) -> Sheet:
@@ -55,19 +61,11 @@ def sheet(table: Table) -> Sheet:
     return lay_out(f"{TITLE} ({table.sweep})", COLUMNS, table.rows, table.notes, asdict(table))
 
 
-def _row(selection: Selection, arm: str) -> Row:
-    point = selection.best[arm]
-    found = summarise(selection.losses(point).values())
-    if found is None or found.sd is None or found.n < FEWEST_FOR_NOISE:
-        n = 0 if found is None or point.diverged else found.n
-        raise NlqError(f"{point.label}: {n} seeds with a loss; σ needs {FEWEST_FOR_NOISE}", "nlq confirm --seeds 5")
-    return Row(arm, point.label, found.n, found.mean, found.sd, noise_interval(found.sd, found.n - 1))
-
-
 def _notes(selection: Selection) -> Iterator[str]:
     yield origin(selection)
     yield where(selection)
-    yield "σ may differ by arm; give it to: nlq power --sigma, nlq report --evidence --sigma"
+    yield "kept in the database, for comparisons without seeds of their own at this size, text and length"
+    yield "σ may differ by arm: nlq noise --arm; another value: nlq power --sigma, nlq report --evidence --sigma"
 
 
 COLUMNS: tuple[Column[Row], ...] = (

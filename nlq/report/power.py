@@ -2,9 +2,12 @@
 
 from dataclasses import asdict, dataclass
 
+from nlq.core.errors import NlqError
+from nlq.core.noise import Noise
 from nlq.report._sheet import Cell, Column, Sheet
 from nlq.report._sheet import sheet as lay_out
-from nlq.stats.power import seeds_needed, smallest_gap
+from nlq.stats.calibrated import in_words
+from nlq.stats.power import MOST_SEEDS, seeds_needed, smallest_gap
 
 TITLE = "Seeds per arm, and the smallest gap that they find"
 USUAL = (2, 3, 5, 8, 10)
@@ -35,8 +38,18 @@ class Power:
     notes: tuple[str, ...]
 
 
-def read(sigma_nats: float, gap_nats: float | None, power: float, correlation: float | None, arms: int) -> Power:
-    """The table for one sd of runs. Raises NlqError where a number makes no sense or no number of seeds is enough."""
+def read(
+    sigma_nats: float,
+    gap_nats: float | None,
+    power: float,
+    correlation: float | None,
+    arms: int,
+    kept: Noise | None = None,
+) -> Power:
+    """The table for one sd of runs, of `kept` where it was measured here.
+
+    Raises NlqError where a number makes no sense or no number of seeds is enough.
+    """
     alpha = ALPHA / arms
     needed = None if gap_nats is None else seeds_needed(gap_nats, sigma_nats, power, correlation, alpha)
     counts = USUAL if needed is None else (needed,)
@@ -44,9 +57,21 @@ def read(sigma_nats: float, gap_nats: float | None, power: float, correlation: f
     design = "unpaired" if correlation is None else f"paired by seed, correlation {correlation:g}"
     family = "" if arms == 1 else f", {arms} arms against one baseline (Bonferroni)"
     notes = [f"σ = {sigma_nats:g} nats a run, power {power:g}, two-sided {100 * ALPHA:g} %, {design}{family}"]
+    if kept is not None:
+        notes.append(f"from nlq noise: {in_words(kept)}")
+    if kept is not None and gap_nats is not None:
+        ends = (_seeds(gap_nats, end, power, correlation, alpha) for end in (kept.low_nats, kept.high_nats))
+        notes.append(f"at the ends of that interval: {' and '.join(ends)} seeds")
     if needed is not None and needed < FOR_A_CLAIM:
         notes.append(f"{needed} seeds find the gap; a verdict asks for {FOR_A_CLAIM} fresh ones all the same")
     return Power(sigma_nats, power, correlation, arms, gap_nats, needed, tuple(rows), tuple(notes))
+
+
+def _seeds(gap_nats: float, sigma_nats: float, power: float, correlation: float | None, alpha: float) -> str:
+    try:
+        return str(seeds_needed(gap_nats, sigma_nats, power, correlation, alpha))
+    except NlqError:
+        return f"over {MOST_SEEDS:,}"
 
 
 def sheet(table: Power) -> Sheet:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from nlq.core.errors import NlqError, nearest
 from nlq.report._sheet import Cell, Column, Sheet
 from nlq.report._sheet import sheet as lay_out
+from nlq.report.evidence import sigma_notes
 from nlq.stats.evidence import Evidence, Finding, gather
 from nlq.stats.origin import origin, where
 from nlq.stats.paired import Design, Effect
@@ -85,7 +86,7 @@ def _tuning(evidence: Evidence, finding: Finding) -> Iterator[tuple[str, str]]:
     for what, arm in (("baseline", selection.sweep.baseline), ("arm", point.arm)):
         yield f"{what}: expected best of k points", _curve(selection, selection.points[arm])
     if finding.flattery_nats is None:
-        yield "choosing among points flatters by up to", "not known without replicates or --sigma"
+        yield "choosing among points flatters by up to", "not known without replicates, nlq noise or --sigma"
     else:
         yield "choosing among points flatters by up to", f"{finding.flattery_nats:.4f} nats"
 
@@ -146,8 +147,11 @@ def _together(evidence: Evidence, finding: Finding) -> Iterator[tuple[str, str]]
         yield "as ΔPPX", between(ppx_interval(joint), percent)
     yield "δ_min", f"{smallest_claim(effect):.4f} nats"
     yield "90 % interval of δ, for equivalence", between(finding.narrow, nats)
-    if effect.design == Design.CHECKPOINTS and finding.z is not None and evidence.sigma_nats:
-        yield "z against calibrated noise", f"{finding.z:.1f} at σ = {evidence.sigma_nats:g} nats"
+    if effect.design == Design.CHECKPOINTS and finding.z is not None:
+        given = f" at σ = {evidence.sigma_nats:g} nats" if evidence.sigma_nats else ""
+        yield "z against calibrated noise", f"{finding.z:.1f}{given}, and no p: {effect.design}"
+    for note in sigma_notes(evidence):
+        yield "calibrated noise", note
 
 
 COLUMNS: tuple[Column[Row], ...] = (

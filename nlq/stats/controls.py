@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nlq.core.errors import NlqError
+from nlq.stats.calibrated import Sigma, sigma_for
 from nlq.stats.equivalents import FEWEST_SIZES, Equivalent, Measured, local_fit, two_point
 from nlq.stats.families import joint_draws
 from nlq.stats.paired import Floats, clusters, same_documents
@@ -37,15 +38,13 @@ def controls(selection: Selection) -> list[GridPoint]:
 
 
 def worths(source: Source, selection: Selection, sigma_nats: float | None = None) -> list[Worth]:
-    """Every arm that is no control, in the order of the sweep; σ of one run where it is calibrated, in nats."""
-    sizes = controls(selection)
+    """Every arm that is no control, in the order of the sweep; σ of one run where it is given, in nats."""
+    sizes, sigma = controls(selection), sigma_for(selection, sigma_nats, source.noises())
     others = [p for p in selection.best.values() if p not in sizes]
-    return [_worth(source, selection, sizes, point, sigma_nats) for point in others]
+    return [_worth(source, selection, sizes, point, sigma) for point in others]
 
 
-def _worth(
-    source: Source, selection: Selection, sizes: list[GridPoint], point: GridPoint, sigma_nats: float | None
-) -> Worth:
+def _worth(source: Source, selection: Selection, sizes: list[GridPoint], point: GridPoint, sigma: Sigma) -> Worth:
     every = [*sizes, point]
     losses = [selection.losses(p) for p in every]
     seeds = sorted(set.intersection(*(set(found) for found in losses)))
@@ -55,7 +54,7 @@ def _worth(
         return Worth(point, None, None, "no seed in common with the controls, or a diverged one")
     try:
         if len(sizes) < FEWEST_SIZES:
-            return Worth(point, loss, _two_point(sizes, table_AS, sigma_nats), None)
+            return Worth(point, loss, _two_point(sizes, table_AS, sigma), None)
         blocks = _documents(source, selection, every, seeds)
         sums_ASJ, tokens_J = blocks or (table_AS[:, :, None], np.ones(1, dtype=np.int64))
         params = [_params(p) or 0 for p in sizes]
@@ -65,18 +64,18 @@ def _worth(
         return Worth(point, loss, None, error.message)
 
 
-def _two_point(sizes: list[GridPoint], table_AS: Floats, sigma_nats: float | None) -> Equivalent:
+def _two_point(sizes: list[GridPoint], table_AS: Floats, sigma: Sigma) -> Equivalent:
     if len(sizes) < 2:
         raise NlqError("no control: no arm differs from the baseline in size alone")
     base, control = (_params(p) or 0 for p in sizes)
-    ours, theirs, variant = (_measured(row_S, sigma_nats) for row_S in table_AS)
+    ours, theirs, variant = (_measured(row_S, sigma) for row_S in table_AS)
     return two_point(ours, theirs, variant, control / base)
 
 
-def _measured(losses_S: Floats, sigma_nats: float | None) -> Measured:
-    """Mean and SE over seeds, by the calibrated σ where there is one; one seed alone bounds nothing."""
+def _measured(losses_S: Floats, sigma: Sigma) -> Measured:
+    """Mean and SE over seeds; one seed alone bounds nothing where no σ is known."""
     n = len(losses_S)
-    sd = sigma_nats or (float(losses_S.std(ddof=1)) if n > 1 else math.inf)
+    sd = sigma.beside(float(losses_S.std(ddof=1)) if n > 1 else None) or math.inf
     return Measured(float(losses_S.mean()), sd / math.sqrt(n))
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nlq.core.noise import Noise
+from nlq.stats.calibrated import Sigma, sigma_for
 from nlq.stats.compare import UNKNOWN, compare, made_elsewhere
 from nlq.stats.effects import Interval
 from nlq.stats.families import correlation, critical, holm, joint_draws, joint_p
@@ -49,7 +51,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All findings, the baseline's own tuning, the family that intervals and p-values hold for, and what was given."""
+    """All findings, the baseline's own tuning, and the family that intervals and p-values hold for.
+
+    `sigma_nats` was given; `noise` is the σ that was kept of runs of the same scale, in its place where there is none.
+    """
 
     selection: Selection
     base_budget: Budget
@@ -57,6 +62,12 @@ class Evidence:
     findings: tuple[Finding, ...]
     family: str
     sigma_nats: float | None
+    noise: Noise | None = None
+
+    @property
+    def leans_on_noise(self) -> bool:
+        """Whether a number rests on the σ that was kept: single runs, or a choice among points without replicates."""
+        return self.noise is not None and self.sigma_nats is None and any(map(_without_replicates, self.findings))
 
 
 @dataclass(frozen=True)
@@ -82,7 +93,7 @@ class _Joint:
 
 
 def gather(source: Source, sweep: str | None = None, sigma_nats: float | None = None) -> Evidence:
-    """The evidence of a sweep (the latest when None); σ of one run, in nats, where it is calibrated.
+    """The evidence of a sweep (the latest when None); σ of one run, in nats, where another than the kept one counts.
 
     Raises NlqError when there is no such sweep, it has no runs, or no run of its baseline.
     """
@@ -93,13 +104,14 @@ def gather(source: Source, sweep: str | None = None, sigma_nats: float | None = 
     effects = [effect(*pair, alike=known) for pair, known in zip(pairs, alike, strict=True)]
     joint = _joint(pairs, effects)
     adjusted = _adjusted(effects, joint)
+    sigma = sigma_for(selection, sigma_nats, source.noises())
     findings = [
-        _finding(selection, *parts, joint, sigma_nats)
+        _finding(selection, *parts, joint, sigma)
         for parts in zip(others, pairs, effects, adjusted, strict=True)
     ]  # fmt: skip
     base = selection.sweep.baseline
     own = optimum(selection, base)
-    return Evidence(selection, budget(selection.points[base]), own, tuple(findings), joint.name, sigma_nats)
+    return Evidence(selection, budget(selection.points[base]), own, tuple(findings), joint.name, sigma_nats, sigma.kept)
 
 
 def _pair(source: Source, selection: Selection, point: GridPoint) -> tuple[Scores, Scores]:
@@ -169,7 +181,7 @@ def _finding(
     found: Effect | None,
     p_joint: float | None,
     joint: _Joint,
-    sigma_nats: float | None,
+    sigma: Sigma,
 ) -> Finding:
     fresh = _fresh(selection, point, pair)
     together = found.interval_at(joint.critical(found.df)) if found else None
@@ -181,8 +193,8 @@ def _finding(
         verdict = decide(Case(found, together, narrow, len(fresh), refusals, max(1, joint.arms)))
     return Finding(
         point, budget(selection.points[point.arm]), optimum(selection, point.arm), found, fresh, together, narrow,
-        p_joint, wins, _flattery(selection, point, fresh, sigma_nats),
-        found.z(sigma_nats) if found and sigma_nats and len(found.seeds) == 1 else None,
+        p_joint, wins, _flattery(selection, point, fresh, sigma),
+        found.z(sigma.alone) if found and sigma.alone and len(found.seeds) == 1 else None,
         verdict, tuple(_badges(selection, point, found, fresh)),
     )  # fmt: skip
 
@@ -229,12 +241,16 @@ def sigma_of(selection: Selection, arm: str) -> float | None:
     return math.sqrt(sum(float(g.var(ddof=1)) * (len(g) - 1) for g in finite) / df) if df else None
 
 
-def _flattery(selection: Selection, point: GridPoint, fresh: tuple[int, ...], sigma_nats: float | None) -> float | None:
+def _flattery(selection: Selection, point: GridPoint, fresh: tuple[int, ...], sigma: Sigma) -> float | None:
     size = budget(selection.points[point.arm])
     if fresh or size.points == 1:
         return 0.0
-    sigma = sigma_nats or sigma_of(selection, point.arm)
-    return winners_curse(size.points, sigma, max(1, size.seeds)) if sigma else None
+    nats = sigma.beside(sigma_of(selection, point.arm))
+    return winners_curse(size.points, nats, max(1, size.seeds)) if nats else None
+
+
+def _without_replicates(finding: Finding) -> bool:
+    return finding.z is not None or (finding.budget.seeds < 2 and bool(finding.flattery_nats))
 
 
 def _badges(selection: Selection, point: GridPoint, found: Effect | None, fresh: tuple[int, ...]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import pandas as pd
 
+from nlq.core.noise import Noise
 from nlq.core.run import EvalPoint, SweepRecord, WindowLosses
 
 
@@ -22,3 +23,6 @@ class Source(Protocol):
 
     def windows(self, run_id: str, step: int, split: str) -> WindowLosses | None:
         """Summed losses per window and document of one evaluation, or None where they were not kept."""
+
+    def noises(self) -> list[Noise]:
+        """Every σ of one run that has been measured and kept, the latest first."""

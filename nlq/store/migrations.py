@@ -221,3 +221,30 @@ def imports(db: Database) -> None:
 def energy(db: Database) -> None:
     """What the devices of an attempt used while it trained."""
     db.execute("ALTER TABLE attempts ADD COLUMN energy_joules REAL")
+
+
+_NOISE = """
+CREATE TABLE noise (
+    noise INTEGER PRIMARY KEY,
+    spec_key TEXT NOT NULL REFERENCES specs,
+    sweep TEXT NOT NULL,
+    arm TEXT NOT NULL,
+    label TEXT NOT NULL,
+    step INTEGER NOT NULL,
+    split TEXT NOT NULL,
+    mean_nats REAL NOT NULL,
+    sigma_nats REAL NOT NULL,
+    low_nats REAL NOT NULL,
+    high_nats REAL NOT NULL,
+    run_ids TEXT NOT NULL,
+    measured_at_utc TEXT NOT NULL,
+    UNIQUE (sweep, arm, step, split)
+) STRICT
+"""
+
+
+@migrations(name="0006_evidence")
+def evidence(db: Database) -> None:
+    """σ of one run as `nlq noise` measured it, and the tokens of the text that an attempt trained on."""
+    db.execute(_NOISE)
+    db.execute("ALTER TABLE attempts ADD COLUMN train_tokens INTEGER")

@@ -165,8 +165,8 @@ class Queue:
         (steps, _), (_, evals) = (self.db.execute(count.format(t), [run, step]).fetchone() for t in ("steps", "evals"))
         return bool(steps == step and evals == sum(1 for at in eval_steps if at < step))
 
-    def begin(self, attempt: int, step: int) -> None:
-        """Training of an attempt begins at `step`: rows of earlier attempts from there on are replaced."""
+    def begin(self, attempt: int, step: int, train_tokens: int | None = None) -> None:
+        """Training of an attempt begins at `step`, on a text of `train_tokens`: rows from there on are replaced."""
         with immediate(self.db):
             (run,) = self.db.execute("SELECT run FROM attempts WHERE attempt = ?", [attempt]).fetchone()
             for table in ("steps", "evals", "window_losses"):
@@ -176,7 +176,8 @@ class Queue:
                     [run, step, run, attempt],
                 )
             self.db.execute("UPDATE runs SET steps_done = ? WHERE run = ? AND attempt = ?", [step, run, attempt])
-            self.db.execute("UPDATE attempts SET resumed_step = ? WHERE attempt = ?", [step, attempt])
+            began = "UPDATE attempts SET resumed_step = ?, train_tokens = ? WHERE attempt = ?"
+            self.db.execute(began, [step, train_tokens, attempt])
             if step:
                 self._event(run, attempt, "resumed", f"from the checkpoint at step {step}")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nlq.core.errors import NlqError, nearest
+from nlq.core.noise import Noise
 from nlq.core.run import EvalPoint, Member, Provenance, RunRecord, State, SweepRecord, WindowLosses
 from nlq.store.database import open_read_only
 from nlq.store.writer import unpack
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _RUNS = """
 SELECT runs.*, specs.spec, a.host, a.device, a.threads, a.nlq_version, a.torch_version, a.python_version,
        a.git_commit, a.git_dirty, a.source_sha256, a.device_uuid, a.log_path, a.heartbeat_at_utc,
-       a.imported_from, a.imported_sha256,
+       a.imported_from, a.imported_sha256, a.train_tokens,
        (SELECT CASE WHEN COUNT(*) = COUNT(energy_joules) THEN SUM(energy_joules) END FROM attempts AS trained
         WHERE trained.run = runs.run AND resumed_step IS NOT NULL) AS energy_joules
 FROM runs JOIN specs USING (spec_key) LEFT JOIN attempts AS a ON a.attempt = runs.attempt
@@ -107,6 +108,13 @@ class Reader:
             [run_id, step, split],
         ).fetchone()
         return None if row is None else unpack(list(row))
+
+    def noises(self) -> list[Noise]:
+        """Every σ that `nlq noise` has kept, the latest first."""
+        sql = "SELECT noise.*, specs.spec FROM noise JOIN specs USING (spec_key) ORDER BY measured_at_utc DESC"
+        decoded = ({**row, **{n: json.loads(row[n]) for n in ("spec", "run_ids")}} for row in self.db.query(sql))
+        rows = [{name: row[name] for name in Noise.__dataclass_fields__} for row in decoded]
+        return [Noise(**{**row, "run_ids": tuple(row["run_ids"])}) for row in rows]
 
     def attempts(self, run_id: str) -> list[dict[str, Any]]:
         """The attempts of a run, first to last, as the table has them."""

@@ -47,6 +47,36 @@ def test_fresh_seeds_are_queued_trained_and_claimed_on(nlq: Run, write_spec: Run
     assert [row["n_fresh"] for row in _rows(nlq)] == [2]
 
 
+SEEDS = """
+name: seeds
+arms: {baseline: {}}
+seeds: [0, 1, 2, 3, 4]
+"""
+SINGLE = """
+name: single
+arms:
+  baseline: {}
+  nonlinear-q: {model.variant: nonlinear_q}
+seeds: [0]
+"""
+
+
+def test_sigma_is_measured_kept_and_used(nlq: Run, write_spec: Run, tmp_path: Path) -> None:
+    assert nlq("sweep", write_spec(SEEDS)).code == 0
+    measured = json.loads(nlq("noise", "--json").out)["rows"][0]
+    (kept,) = Reader(tmp_path / "runs.db").noises()
+    assert (kept.sigma_nats, kept.seeds, kept.arm) == (measured["sigma_nats"], 5, "baseline")
+    assert kept.spec["train"]["steps"] == 12
+    assert json.loads(nlq("power", "--json").out)["sigma_nats"] == kept.sigma_nats
+    assert "at the ends of that interval" in nlq("power", "--gap", 0.01).out
+    assert nlq("noise").code == 0
+    assert len(Reader(tmp_path / "runs.db").noises()) == 1
+    assert nlq("sweep", write_spec(SINGLE)).code == 0
+    (row,) = _rows(nlq)
+    assert (round(row["z"] * kept.sigma_nats * 2**0.5, 9), row["p_value"]) == (round(row["delta_nats"], 9), None)
+    assert "5 seeds of baseline in seeds" in nlq("report", "--why", "nonlinear-q").out.replace("\n", " ")
+
+
 def test_what_cannot_be_confirmed(nlq: Run, write_spec: Run) -> None:
     assert nlq("confirm").code == 2
     one_point = TUNED.replace("grid: {optim.lr_max: [1e-3, 3e-3]}\n", "")

@@ -7,8 +7,10 @@ import pytest
 from scipy import stats
 
 from nlq.core.errors import NlqError
-from nlq.report import noise
+from nlq.report import evidence, noise
 from nlq.report.render import FORMATS, render
+from nlq.stats.calibrated import in_words, sigma_for
+from nlq.stats.power import best_of
 from nlq.stats.selection import load
 
 
@@ -42,3 +44,53 @@ def test_four_seeds_or_a_diverged_one_are_not_enough(fake):
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format(fake, form):
     assert "Baseline" in render(noise.sheet(noise.read(_source(fake))), form)
+
+
+SINGLE = {"data": {"corpus": "stdlib"}, "model": {"layers": 2, "width": 96}, "train": {"steps": 300}}
+
+
+def _kept(fake, **changes):
+    measured = noise.read(_source(fake), at_utc="2026-01-02T03:04:05.000Z").measured
+    return replace(measured, **changes)
+
+
+def _one_seed(fake, *kept):
+    source = fake.make([replace(a, seeds=(0,)) for a in fake.ARMS], rates=(1e-3, 2e-3, 4e-3))
+    source.measured = kept
+    return source
+
+
+def test_one_seed_uses_the_kept_sigma_and_says_so(fake):
+    kept = _kept(fake, spec=fake.make().record.members[0].run.spec)
+    table = evidence.read(_one_seed(fake, kept))
+    row = next(r for r in table.rows if r.arm == "nonlinear-q")
+    assert row.z == pytest.approx(row.delta_nats / 2**0.5 / kept.sigma_nats)
+    assert row.p_value is None
+    assert row.flattery_nats == pytest.approx(best_of(3) * kept.sigma_nats)
+    notes = "\n".join(table.notes)
+    assert "compares two checkpoints, not two architectures" in notes
+    assert f"from nlq noise: {in_words(kept)}" in notes
+    assert "6 seeds of Baseline in wd-lr-grid (300 steps, 2026-01-02)" in notes
+
+
+def test_sigma_of_another_scale_is_not_used(fake):
+    table = evidence.read(_one_seed(fake, _kept(fake, spec=SINGLE)))
+    assert {row.z for row in table.rows} == {None}
+    assert any("no σ is kept for runs of this size" in note for note in table.notes)
+
+
+def test_own_seeds_come_first_and_a_given_sigma_before_them(fake):
+    source = fake.make(rates=(1e-3, 2e-3, 4e-3))
+    own = evidence.read(source)
+    source.measured = (_kept(fake, spec=source.record.members[0].run.spec),)
+    assert evidence.read(source) == own
+    assert evidence.read(source, sigma_nats=0.5).rows[0].flattery_nats == pytest.approx(best_of(3) * 0.5 / 2**0.5)
+
+
+def test_of_several_the_latest_of_the_baseline(fake):
+    source = _one_seed(fake)
+    spec = source.record.members[0].run.spec
+    late, early = (_kept(fake, spec=spec, sigma_nats=s) for s in (0.2, 0.1))
+    other = _kept(fake, spec=spec, arm="identity")
+    assert sigma_for(load(source, None), None, [other, late, early]).kept == late
+    assert sigma_for(load(source, None), None, [other]).kept == other

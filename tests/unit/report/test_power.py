@@ -27,3 +27,5 @@ def test_command(nlq):
     done = nlq("power", "--sigma", 0.0018, "--gap", 0.003, "--correlation", 0.5, "--json")
     assert (done.code, json.loads(done.out)["seeds_needed"]) == (0, 6)
     assert nlq("power", "--sigma", 0).code == 2
+    missing = nlq("power")
+    assert (missing.code, "no σ is kept there" in missing.err) == (2, True)

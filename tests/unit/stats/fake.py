@@ -40,6 +40,10 @@ class Fake:
     rows: dict
     table: pd.DataFrame
     kept: bool = True
+    measured: tuple = ()
+
+    def noises(self) -> list:
+        return list(self.measured)
 
     def sweep(self, name: str | None = None) -> SweepRecord:
         if self.record is None or (name and name != self.record.name):

@@ -270,7 +270,7 @@ def test_missing_places_are_named(tmp_path: Path) -> None:
 def test_tables_are_strict_and_steps_have_no_rowid(queue: Queue) -> None:
     schemas = dict(queue.db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall())
     ours = {n: sql for n, sql in schemas.items() if not n.startswith(("_", "sqlite_"))}
-    assert len(ours) == 9
+    assert len(ours) == 10
     assert all("STRICT" in sql for sql in ours.values())
     assert "WITHOUT ROWID" in ours["steps"]
     assert queue.db.execute("PRAGMA journal_mode").fetchone() == ("wal",)

@@ -13,7 +13,7 @@ from nlq.runners._process import UNKNOWN_CODE, AdoptedHandle, identify, is_runni
 LOOK_S, MISSES = 1.0, 3
 """How often a run's process itself is looked at, and when its server, which should have told its end, is held."""
 
-HUGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 """Large blocks of memory lie in huge pages, which take fewer faults to fill."""
 
 

@@ -308,26 +308,25 @@ def test_a_variable_that_the_scheduler_no_longer_has_is_gone(
 
 
 @pytest.mark.parametrize(
-    ("inherited", "tunables", "huge"),
+    ("inherited", "tunables"),
     [
-        ({}, "glibc.malloc.hugetlb=1", "1"),
-        ({"GLIBC_TUNABLES": "glibc.malloc.check=1"}, "glibc.malloc.check=1:glibc.malloc.hugetlb=1", "1"),
-        ({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0", "THP_MEM_ALLOC_ENABLE": "0"}, "glibc.malloc.hugetlb=0", "0"),
+        ({}, "glibc.malloc.hugetlb=1"),
+        ({"GLIBC_TUNABLES": "glibc.malloc.check=1"}, "glibc.malloc.check=1:glibc.malloc.hugetlb=1"),
+        ({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}, "glibc.malloc.hugetlb=0"),
     ],
 )
 def test_memory_is_in_huge_pages_unless_the_user_says_otherwise(
-    entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inherited: dict[str, str], tunables: str, huge: str
+    entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inherited: dict[str, str], tunables: str
 ) -> None:
-    for name in ("GLIBC_TUNABLES", "THP_MEM_ALLOC_ENABLE"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     for name, value in inherited.items():
         monkeypatch.setenv(name, value)
-    code = "print(os.environ['GLIBC_TUNABLES'], os.environ['THP_MEM_ALLOC_ENABLE'], os.getppid()); time.sleep(600)"
+    code = "print(os.environ['GLIBC_TUNABLES'], os.getppid()); time.sleep(600)"
     order = python(tmp_path, code)
     handle = make("local", entry).start(order)
     until(lambda: log_of(order))
-    *words, server = log_of(order).split()
-    assert words == [tunables, huge]
+    words, server = log_of(order).split()
+    assert words == tunables
     split_by_glibc = Path(f"/proc/{server}/environ").read_text().replace("\0", ":")
     assert f":GLIBC_TUNABLES={tunables}:" in f":{split_by_glibc}"
     handle.stop(0)

@@ -36,7 +36,7 @@ fast: $(VENV)/installed ## the tests that train nothing
 faults: $(VENV)/installed ## a sweep under injected faults against a quiet one (FAULTS=120 SEED=0)
 	$(BIN)/python tests/faults/storm.py --faults $(or $(FAULTS),120) --seed $(or $(SEED),0)
 
-bench: $(VENV)/installed ## what a step costs here: floor, plain, tuned, nlq; about five minutes (BENCH="--size tiny")
+bench: $(VENV)/installed ## what a step costs here: floor, plain, tuned, nlq; six to ten minutes (BENCH="--size tiny")
 	$(BIN)/nlq bench $(BENCH)
 
 bench-gpu: $(VENV)/installed ## GPT-2 small on a GPU, four arms beside a nanoGPT-style step: under eight minutes

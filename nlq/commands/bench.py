@@ -26,7 +26,7 @@ from nlq.training.device import open_device
 
 FIRST_GPU = "cuda:0"
 
-LIMIT_S = 300.0
+LIMIT_S = 600.0
 """What the command takes at most, by and large, when nothing is asked for."""
 
 START_S = 4.0

@@ -27,7 +27,8 @@ class Row:
 
     `delta_*` are paired by seed where `design` says so. Intervals hold for all arms together at 95 %. `n_seeds` are
     behind the effect, `n_fresh` of them did not choose the point. `flattery_nats` is what choosing among points is
-    expected to add to the gain, 0 on fresh seeds. `wins` is the share of pairs of seeds in which the arm is lower.
+    expected to add to the gain, 0 on fresh seeds, `corrected_nats` the gain out of bag where there are none.
+    `wins` is the share of pairs of seeds in which the arm is lower.
     """
 
     arm: str
@@ -55,6 +56,7 @@ class Row:
     z: float | None
     wins: float | None
     flattery_nats: float | None
+    corrected_nats: float | None
     verdict: str
     reasons: tuple[str, ...]
     seeds_needed: int | None
@@ -120,6 +122,7 @@ def _row(finding: Finding) -> Row:
         z=finding.z,
         wins=finding.wins,
         flattery_nats=finding.flattery_nats,
+        corrected_nats=finding.corrected.delta_nats if finding.corrected else None,
         verdict=str(finding.verdict.word),
         reasons=finding.verdict.reasons,
         seeds_needed=finding.verdict.seeds_needed,
@@ -157,9 +160,18 @@ def _of_arm(finding: Finding) -> Iterator[str]:
         yield f"{label}: {SEEDS_ONLY}"
     if finding.z is not None:
         yield f"{label}: z = {finding.z:.1f} against the noise of a difference of two runs"
-    if finding.flattery_nats:
-        yield f"{label}: chosen on these seeds, which flatters it by up to {finding.flattery_nats:.4f} nats (c_k σ)"
+    if finding.corrected or finding.flattery_nats:
+        yield f"{label}: not confirmed: {unconfirmed(finding)}"
     yield f"{label}: {', '.join(finding.badges)}"
+
+
+def unconfirmed(finding: Finding) -> str:
+    """The gain on the seeds that chose: naive, what the choice flatters by, and out of bag; dashes where unknown."""
+    naive = nats(finding.effect.delta_nats if finding.effect else None)
+    bound = DASH if finding.flattery_nats is None else f"{finding.flattery_nats:.4f}"
+    found = finding.corrected
+    bag = f"{nats(found.delta_nats)} out of bag ({found})" if found else f"{DASH} out of bag"
+    return f"naive δ {naive}, flattered by up to {bound} (c_k σ), {bag}"
 
 
 def _effect_cell(value: float | None, text: str, ends: str) -> Cell:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from nlq.core.errors import NlqError, nearest
 from nlq.report._sheet import Cell, Column, Sheet
 from nlq.report._sheet import sheet as lay_out
-from nlq.report.evidence import sigma_notes
+from nlq.report.evidence import sigma_notes, unconfirmed
 from nlq.stats.evidence import Evidence, Finding, gather
 from nlq.stats.origin import origin, where
 from nlq.stats.paired import Design, Effect
@@ -64,6 +64,8 @@ def _steps(evidence: Evidence, finding: Finding) -> Iterator[tuple[str, str]]:
     if finding.effect:
         yield from _effect(finding.effect)
         yield from _together(evidence, finding)
+    if finding.corrected:
+        yield "δ without confirmation, nats", unconfirmed(finding)
     if finding.wins is not None:
         yield "share of pairs of seeds in which the arm is lower", percent(finding.wins)
     yield "verdict", str(finding.verdict.word)

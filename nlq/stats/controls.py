@@ -1,16 +1,16 @@
 """What each arm's loss is worth in parameters, by the arms that are the baseline in another size (METHOD 4.6)."""
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nlq.core.errors import NlqError
 from nlq.stats.calibrated import Sigma, sigma_for
+from nlq.stats.documents import block, whole
 from nlq.stats.equivalents import FEWEST_SIZES, Equivalent, Measured, local_fit, two_point
 from nlq.stats.families import joint_draws
-from nlq.stats.paired import Floats, clusters, same_documents
+from nlq.stats.paired import Floats
 from nlq.stats.selection import GridPoint, Selection
 from nlq.stats.source import Source
 
@@ -55,8 +55,7 @@ def _worth(source: Source, selection: Selection, sizes: list[GridPoint], point: 
     try:
         if len(sizes) < FEWEST_SIZES:
             return Worth(point, loss, _two_point(sizes, table_AS, sigma), None)
-        blocks = _documents(source, selection, every, seeds)
-        sums_ASJ, tokens_J = blocks or (table_AS[:, :, None], np.ones(1, dtype=np.int64))
+        sums_ASJ, tokens_J = block(source, selection, every, seeds, selection.at.show_split) or whole(table_AS)
         params = [_params(p) or 0 for p in sizes]
         draws = joint_draws(sums_ASJ, tokens_J)
         return Worth(point, loss, local_fit(params, [float(m) for m in table_AS[:-1].mean(1)], loss or 0, draws), None)
@@ -77,20 +76,6 @@ def _measured(losses_S: Floats, sigma: Sigma) -> Measured:
     n = len(losses_S)
     sd = sigma.beside(float(losses_S.std(ddof=1)) if n > 1 else None) or math.inf
     return Measured(float(losses_S.mean()), sd / math.sqrt(n))
-
-
-def _documents(
-    source: Source, selection: Selection, points: Sequence[GridPoint], seeds: Sequence[int]
-) -> tuple[Floats, Any] | None:
-    """Summed document losses, (A, S, J) in nats, and tokens (J); None where not kept or of other documents."""
-    step, split = selection.at.step, selection.at.show_split
-    runs = [{t.seed: t.member.run.run_id for t in point.traces} for point in points]
-    kept = [None if step is None else source.windows(of[seed], step, split) for of in runs for seed in seeds]
-    found = [clusters(windows) for windows in kept if windows is not None]
-    if not found or len(found) < len(kept) or not all(same_documents(found[0], one) for one in found):
-        return None
-    sums_ASJ = np.stack([one.sums_J for one in found]).reshape(len(points), len(seeds), -1)
-    return sums_ASJ, found[0].tokens_J
 
 
 def _params(point: GridPoint) -> int | None:

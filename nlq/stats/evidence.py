@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from nlq.stats.calibrated import Sigma, sigma_for
 from nlq.stats.compare import UNKNOWN, compare, made_elsewhere
 from nlq.stats.effects import Interval
 from nlq.stats.families import correlation, critical, holm, joint_draws, joint_p
+from nlq.stats.out_of_bag import Corrected, corrected
 from nlq.stats.paired import Design, Effect, Floats, Score, beats, clusters, effect, same_documents
 from nlq.stats.printing import plural
 from nlq.stats.selection import GridPoint, Selection, load
@@ -31,7 +32,8 @@ class Finding:
 
     `fresh` are seeds behind the effect that did not choose the point, `joint` the interval that holds for all arms
     together, `p_joint` the p-value adjusted likewise, `wins` the share of pairs of seeds in which the arm is lower,
-    `flattery_nats` by how much the choice among points is expected to flatter it, 0 on fresh seeds.
+    `flattery_nats` by how much the choice among points is expected to flatter it, 0 on fresh seeds, `corrected` the
+    gain out of bag where the seeds that chose are those that show.
     """
 
     point: GridPoint
@@ -47,6 +49,7 @@ class Finding:
     z: float | None
     verdict: Verdict
     badges: tuple[str, ...]
+    corrected: Corrected | None = None
 
 
 @dataclass(frozen=True)
@@ -106,12 +109,20 @@ def gather(source: Source, sweep: str | None = None, sigma_nats: float | None = 
     adjusted = _adjusted(effects, joint)
     sigma = sigma_for(selection, sigma_nats, source.noises())
     findings = [
-        _finding(selection, *parts, joint, sigma)
+        _corrected(source, selection, _finding(selection, *parts, joint, sigma))
         for parts in zip(others, pairs, effects, adjusted, strict=True)
     ]  # fmt: skip
     base = selection.sweep.baseline
     own = optimum(selection, base)
     return Evidence(selection, budget(selection.points[base]), own, tuple(findings), joint.name, sigma_nats, sigma.kept)
+
+
+def _corrected(source: Source, selection: Selection, finding: Finding) -> Finding:
+    """With the gain out of bag, unless fresh seeds say it or nothing was chosen."""
+    chosen = max(len(selection.points[arm]) for arm in (selection.sweep.baseline, finding.point.arm)) > 1
+    if finding.fresh or finding.effect is None or not chosen:
+        return finding
+    return replace(finding, corrected=corrected(source, selection, finding.point))
 
 
 def _pair(source: Source, selection: Selection, point: GridPoint) -> tuple[Scores, Scores]:

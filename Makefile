@@ -14,13 +14,16 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[dev,gpt2]"
 	@touch $@
 
-quickstart: $(VENV)/installed ## install, train the quickstart, print Table 1, draw both figures
+quickstart: $(VENV)/installed ## install, train the quickstart, print Table 1, draw both figures, write the page
 	$(BIN)/nlq sweep specs/quickstart.yaml
 	$(BIN)/nlq report --table1
 	@echo
 	@echo "Figures:"
 	@$(BIN)/nlq plot training-dynamics
 	@$(BIN)/nlq plot relative-improvement
+	@echo
+	@echo "The page, to open in a browser:"
+	@$(BIN)/nlq report --html report/
 
 test: $(VENV)/installed lint ## lint, types, layers and all tests
 	$(BIN)/python -m pytest -n $(WORKERS)

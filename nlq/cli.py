@@ -283,6 +283,12 @@ def report(
     published: Annotated[
         bool, typer.Option("--published", help="The paper's own Table 1, recomputed from its printed losses.")
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FOLDER", help="Everything as one page, with each table as LaTeX and CSV beside it."
+        ),
+    ] = None,
     all_points: Annotated[bool, typer.Option("--all", help="Every point of the grid, not each arm's best.")] = False,
     sigma: Annotated[
         float | None, typer.Option("--sigma", help="Calibrated sd of one run's loss, in nats: for z and for bounds.")
@@ -293,11 +299,11 @@ def report(
     out: Out = None,
     db: Db = RUNS_DB,
 ) -> None:
-    """Print a table of results."""
+    """Print a table of results, or write the page with all of them."""
     from nlq.commands.report import Asked
     from nlq.commands.report import report as write
 
-    asked = Asked(table1, evidence, why, equivalents, published, all_points, sigma, sweep)
+    asked = Asked(table1, evidence, why, equivalents, published, html, all_points, sigma, sweep)
     write(db, asked, "json" if json else format, out)
 
 

@@ -78,7 +78,14 @@ def test_help_imports_nothing_slow() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["status"], ["report", "--table1"], ["report", "--evidence"], ["report", "--published"], ["plot", "--list"]],
+    [
+        ["status"],
+        ["report", "--table1"],
+        ["report", "--evidence"],
+        ["report", "--published"],
+        ["report", "--html", "out"],
+        ["plot", "--list"],
+    ],
 )
 def test_reading_never_imports_torch(command: list[str], tmp_path: Path) -> None:
     code = f"import sys; sys.argv = ['nlq', *{command}]\nimport nlq.cli\ntry: nlq.cli.main()\nexcept SystemExit: pass\n"

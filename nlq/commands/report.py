@@ -7,6 +7,7 @@ from typing import NamedTuple
 from rich.table import Table
 
 from nlq.commands._console import console, print_json
+from nlq.commands._page import page
 from nlq.core.errors import NlqError
 from nlq.plots import _make
 from nlq.report import equivalents, evidence, published, render, table1, why
@@ -24,20 +25,27 @@ class Asked(NamedTuple):
     why: str | None
     equivalents: bool
     published: bool
+    html: Path | None
     all_points: bool
     sigma: float | None
     sweep: str | None
 
 
 def report(db: Path, asked: Asked, form: str | None, out: Path | None) -> None:
-    """One table: to the terminal, or as text in a format. NlqError unless exactly one is asked for."""
-    if sum((asked.table1, asked.evidence, asked.why is not None, asked.equivalents, asked.published)) != 1:
+    """One table, to the terminal or as text in a format, or the page. NlqError unless exactly one is asked for."""
+    named = (asked.why, asked.html)
+    if sum((asked.table1, asked.evidence, asked.equivalents, asked.published, *(n is not None for n in named))) != 1:
         raise NlqError(
             "say which table",
             "nlq report --table1; nlq report --evidence; nlq report --why ARM; nlq report --equivalents; "
-            "nlq report --published",
+            "nlq report --published; nlq report --html FOLDER",
         )
     _refuse_useless(asked)
+    if asked.html is not None:
+        if form not in (None, "json") or out is not None:
+            raise NlqError("--html writes its own files: --format and --out have nothing to choose", "leave them out")
+        page(db, asked.html, asked.sweep, asked.sigma, as_json=form == "json")
+        return
     deliver(_sheet(db, asked), form, out)
 
 
@@ -49,8 +57,8 @@ def _refuse_useless(asked: Asked) -> None:
         )
     if asked.all_points and not asked.table1:
         raise NlqError("--all belongs to --table1: a verdict is about an arm's best point", "leave it out")
-    if asked.sigma is not None and not (asked.evidence or asked.why or asked.equivalents):
-        raise NlqError("--sigma belongs to --evidence, --why and --equivalents", "leave it out")
+    if asked.sigma is not None and (asked.table1 or asked.published):
+        raise NlqError("--sigma belongs to --evidence, --why, --equivalents and --html", "leave it out")
     if asked.sigma is not None and not (asked.sigma > 0 and math.isfinite(asked.sigma)):
         raise NlqError(f"σ must be above 0, found {asked.sigma:g}", "--sigma 0.0018")
 

@@ -49,7 +49,11 @@ class Table:
 
 def read(reader: Source, sweep: str | None = None, sigma_nats: float | None = None) -> Table:
     """Equivalents of a sweep (the latest when None). Raises NlqError as `stats.selection.load` does."""
-    selection = load(reader, sweep)
+    return of(reader, load(reader, sweep), sigma_nats)
+
+
+def of(reader: Source, selection: Selection, sigma_nats: float | None = None) -> Table:
+    """Equivalents of a sweep that has been read."""
     rows = tuple(_row(found) for found in worths(reader, selection, sigma_nats))
     labels = tuple(point.label for point in controls(selection))
     return Table(selection.sweep.name, labels, rows, tuple(_notes(selection, labels, rows)))

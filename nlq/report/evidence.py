@@ -80,12 +80,16 @@ class Table:
 
 def read(reader: Source, sweep: str | None = None, sigma_nats: float | None = None) -> Table:
     """The evidence of a sweep (the latest when None). Raises NlqError as `stats.evidence.gather` does."""
-    found = gather(reader, sweep, sigma_nats)
+    return of(gather(reader, sweep, sigma_nats))
+
+
+def of(found: Evidence) -> Table:
+    """The table of evidence that has been gathered."""
     at = found.selection.at
     rows = tuple(_row(finding) for finding in found.findings)
     record = found.selection.sweep
     return Table(
-        record.name, record.baseline, at.step, at.show_split, found.family, sigma_nats, rows, tuple(_notes(found))
+        record.name, record.baseline, at.step, at.show_split, found.family, found.sigma_nats, rows, tuple(_notes(found))
     )
 
 

@@ -76,7 +76,11 @@ def read(reader: Source, sweep: str | None = None, all_points: bool = False) -> 
 
     Raises NlqError when there is no such sweep, it has no runs, or no run of its baseline.
     """
-    selection = load(reader, sweep)
+    return of(load(reader, sweep), all_points)
+
+
+def of(selection: Selection, all_points: bool = False) -> Table1:
+    """Table 1 of a sweep that has been read."""
     shown = [p for arm, ps in selection.points.items() for p in (ps if all_points else [selection.best[arm]])]
     rows = tuple(_row(selection, point) for point in shown)
     notes = (*_footer(selection), *remarks(selection))

@@ -6,19 +6,16 @@ from dataclasses import asdict, dataclass
 from nlq.core.errors import NlqError, nearest
 from nlq.report._sheet import Cell, Column, Sheet
 from nlq.report._sheet import sheet as lay_out
+from nlq.report.budgets import expected, lowest
 from nlq.report.evidence import sigma_notes, unconfirmed
 from nlq.stats.evidence import Evidence, Finding, gather
 from nlq.stats.origin import origin, where
 from nlq.stats.paired import Design, Effect
-from nlq.stats.printing import DASH, between, loss, nats, p_value, percent, plural, rate, settings
+from nlq.stats.printing import DASH, between, loss, nats, p_value, percent, plural, settings
 from nlq.stats.seeds import ll_interval, ppx_interval
-from nlq.stats.selection import GridPoint, Selection
 from nlq.stats.source import Source
-from nlq.stats.tuning import Cross, Optimum, cross, expected_best, tuning_loss
+from nlq.stats.tuning import Cross, Optimum, cross
 from nlq.stats.verdict import smallest_claim
-
-MOST_TRIED = 8
-"""So many points of the tuning curve are printed."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,14 @@ def read(reader: Source, arm: str, sweep: str | None = None, sigma_nats: float |
         baseline = evidence.selection.sweep.baseline
         what = "is the baseline: the others are compared with it" if arm == baseline else "is no arm of the sweep"
         raise NlqError(f'"{arm}" {what}', nearest(arm, findings))
-    rows = tuple(Row(step, found) for step, found in _steps(evidence, findings[arm]))
-    return Why(evidence.selection.sweep.name, arm, rows, (origin(evidence.selection), where(evidence.selection)))
+    return of(evidence, findings[arm])
+
+
+def of(evidence: Evidence, finding: Finding) -> Why:
+    """The steps for one finding of evidence that has been gathered."""
+    rows = tuple(Row(step, found) for step, found in _steps(evidence, finding))
+    selection = evidence.selection
+    return Why(selection.sweep.name, finding.point.arm, rows, (origin(selection), where(selection)))
 
 
 def sheet(why: Why) -> Sheet:
@@ -86,7 +89,7 @@ def _tuning(evidence: Evidence, finding: Finding) -> Iterator[tuple[str, str]]:
         yield what, f"{settings(best.settings) or DASH}; {_optimum(found)}"
     yield "each at the other's optimum", _cross(cross(selection, point.arm))
     for what, arm in (("baseline", selection.sweep.baseline), ("arm", point.arm)):
-        yield f"{what}: expected best of k points", _curve(selection, selection.points[arm])
+        yield f"{what}: expected best of k points", expected(selection, arm)
     if finding.flattery_nats is None:
         yield "choosing among points flatters by up to", "not known without replicates, nlq noise or --sigma"
     else:
@@ -94,9 +97,7 @@ def _tuning(evidence: Evidence, finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def _optimum(found: Optimum) -> str:
-    lowest = f"; parabola in ln η: lowest at {rate(found.bowl.lr_max)}, " if found.bowl else ""
-    curve = f"{found.bowl.curvature:.4f} nats per (ln η)²" if found.bowl else ""
-    return f"{found.tuned}{lowest}{curve}"
+    return f"{found.tuned}; parabola in ln η: lowest at {lowest(found)}" if found.bowl else str(found.tuned)
 
 
 def _cross(found: Cross) -> str:
@@ -104,15 +105,6 @@ def _cross(found: Cross) -> str:
         f"baseline {loss(found.base_at_base)} at its own, {loss(found.base_at_other)} at the arm's; "
         f"arm {loss(found.other_at_other)} at its own, {loss(found.other_at_base)} at the baseline's"
     )
-
-
-def _curve(selection: Selection, points: tuple[GridPoint, ...]) -> str:
-    """By METHOD 4.4; a diverged point may always be the only one drawn, so it makes every expectation infinite."""
-    losses = [found for p in points if (found := tuning_loss(selection, p)) is not None]
-    if not losses:
-        return DASH
-    best = (expected_best(losses, k) for k in range(1, min(len(losses), MOST_TRIED) + 1))
-    return ", ".join(f"{k}: {'+∞' if value == float('inf') else loss(value)}" for k, value in enumerate(best, 1))
 
 
 def _effect(effect: Effect) -> Iterator[tuple[str, str]]:

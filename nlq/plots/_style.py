@@ -134,6 +134,11 @@ def wrapped(text: str, characters: int) -> str:
     return "\n".join(textwrap.wrap(text, characters)) or text
 
 
+def shortened(text: str, characters: int) -> str:
+    """The text, cut to so many characters with "…" where it is longer."""
+    return text if len(text) <= characters else text[: characters - 1].rstrip() + "…"
+
+
 def step_unit(last_step: float) -> tuple[float, str]:
     """What an x axis divides steps by, and its label."""
     return (1000.0, "Training step (thousands)") if last_step >= THOUSANDS_FROM else (1.0, "Training step")

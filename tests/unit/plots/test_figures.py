@@ -11,13 +11,22 @@ from matplotlib.figure import Figure
 
 from nlq.core.errors import NlqError
 from nlq.core.run import State
-from nlq.plots import lr_sensitivity, relative_improvement, training_dynamics, tuning_curve
+from nlq.plots import (
+    loss_vs_flops,
+    loss_vs_time,
+    lr_sensitivity,
+    relative_improvement,
+    seeds,
+    throughput,
+    training_dynamics,
+    tuning_curve,
+)
 from nlq.plots._make import make, titles
 from nlq.plots._style import MARKERS, arm_styles, printable
 from nlq.report import table1
 
 FIGURES = [training_dynamics, relative_improvement]
-DRAWN = [*FIGURES, lr_sensitivity, tuning_curve]
+DRAWN = [*FIGURES, lr_sensitivity, tuning_curve, seeds, throughput, loss_vs_flops, loss_vs_time]
 
 
 def _arm(fake, index, **changes):

@@ -12,6 +12,7 @@ from nlq.core.errors import NlqError
 from nlq.core.run import EvalPoint, Member, Provenance, RunRecord, State, SweepRecord, WindowLosses
 
 BASE_PARAMS = 84_953_856
+BATCH_TOKENS = 2048
 
 
 @dataclass
@@ -28,6 +29,7 @@ class Arm:
     state: dict = field(default_factory=dict)  # (point index, seed) -> (State, steps done)
     steps: int | None = None
     data: str = "same"
+    speed: float = 20_000.0
     commit: str = "12e65b3aa"
     dirty: bool = False
 
@@ -121,14 +123,15 @@ def _run(arm, index, point, seed, steps, every, splits):
             "lr_min": point.get("optim.lr_min", lr / 10),
             "weight_decay": point.get("optim.weight_decay", 0.1),
         },
-        "train": {"steps": steps, "report_step": steps},
+        "train": {"steps": steps, "report_step": steps, "batch_tokens": BATCH_TOKENS},
         "seed": seed,
     }
     provenance = Provenance(
         "host", "cpu", 1, "0.1.0", "2.11.0", "3.12", arm.commit, arm.dirty, f"{arm.commit}-{arm.dirty}"
     )
     run = RunRecord(
-        run_id, f"key-{run_id}", state, spec, seed, BASE_PARAMS + arm.extra_params, None, None, steps, done, None, None,
+        run_id, f"key-{run_id}", state, spec, seed, BASE_PARAMS + arm.extra_params, None,
+        6 * (BASE_PARAMS + arm.extra_params), steps, done, None, (arm.speed + 100 * seed) if done else None,
         lost, None, None, 0, "2026-01-01T00:00:00Z", None, None, provenance if done else None,
     )  # fmt: skip
     return Member(arm.name, arm.label, point, run), evals, frame

@@ -62,6 +62,8 @@ def read(
     if kept is not None and gap_nats is not None:
         ends = (_seeds(gap_nats, end, power, correlation, alpha) for end in (kept.low_nats, kept.high_nats))
         notes.append(f"at the ends of that interval: {' and '.join(ends)} seeds")
+    if correlation is None:
+        notes.append("nlq pairs by seed; where ρ is not known, --correlation 0 is what its sweeps find at least")
     if needed is not None and needed < FOR_A_CLAIM:
         notes.append(f"{needed} seeds find the gap; a verdict asks for {FOR_A_CLAIM} fresh ones all the same")
     return Power(sigma_nats, power, correlation, arms, gap_nats, needed, tuple(rows), tuple(notes))

@@ -157,7 +157,7 @@ def _joint(pairs: list[tuple[Scores, Scores]], effects: list[Effect | None]) -> 
     first = next(iter(pairs[0][0].values())).windows
     tokens_J = clusters(first).tokens_J if first else np.ones(0, int)
     stacked_ASJ = np.stack([block for block in blocks if block is not None])
-    return _Joint(correlation(joint_draws(stacked_ASJ, tokens_J)), len(pairs))
+    return _Joint(correlation(joint_draws(stacked_ASJ, tokens_J), stacked_ASJ.shape[1]), len(pairs))
 
 
 def _differences(pair: tuple[Scores, Scores], seeds: tuple[int, ...]) -> Floats | None:

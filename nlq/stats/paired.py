@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -46,7 +46,8 @@ class Effect(NamedTuple):
     """δ with what its interval is made of; nats a token, None where a part is not known.
 
     `sd_nats` is the sd over seeds of one difference (for Welch √(s_base² + s_other²)), `se_eval_nats` the document-
-    clustered SE of the evaluation, `se_nats` both together with `df` degrees of freedom. `correlation` is ρ̂ between the
+    clustered SE of the evaluation beyond what differs from seed to seed, which `sd_nats` holds already, `se_nats` both
+    together with `df` degrees of freedom. `correlation` is ρ̂ between the
     arms over common seeds, `wins` the share of pairs of seeds in which the other arm is lower.
     """
 
@@ -176,7 +177,7 @@ def _effect(
     parts: list[tuple[float, float]],
     rho: float | None,
 ) -> Effect:
-    se_eval, documents = _evaluation(ours, theirs)
+    se_eval, documents = _evaluation(ours, theirs, design)
     if se_eval is not None and documents is not None:
         parts = [*parts, (se_eval**2, documents - 1.0)]
     base, other = _losses(ours), _losses(theirs)
@@ -203,12 +204,36 @@ def beats(base: Iterable[float], other: Iterable[float]) -> float:
     return float(np.mean(ours > theirs) + 0.5 * np.mean(ours == theirs))
 
 
-def _evaluation(ours: list[Score], theirs: list[Score]) -> tuple[float | None, int | None]:
-    """SE of the seed-averaged document differences, and how many documents there are."""
+def _evaluation(ours: list[Score], theirs: list[Score], design: Design) -> tuple[float | None, int | None]:
+    """SE of the seed-averaged document differences, and how many documents there are.
+
+    A run's own deviations on documents are in the variance over seeds already. Counted twice, intervals would cover
+    99 % where they are most of that variance; so the SE is of what documents differ by beyond them, as the variance of
+    two crossed clusterings has that of the cells taken off (Cameron, Gelbach and Miller 2011).
+    """
     base, other = (averaged([score.windows for score in arm]) for arm in (ours, theirs))
     if base is None or other is None or not same_documents(base, other):
         return None, None
-    return clustered_se(base.sums_J - other.sums_J, base.tokens_J), len(base.ids_J)
+    se = clustered_se(base.sums_J - other.sums_J, base.tokens_J)
+    own = sum(_of_runs(rows_SJ, base.tokens_J) for rows_SJ in _rows(ours, theirs, design))
+    return None if se is None else math.sqrt(max(0.0, se**2 - own)), len(base.ids_J)
+
+
+def _rows(ours: list[Score], theirs: list[Score], design: Design) -> Iterator[Floats]:
+    """What varies independently over seeds, as document sums (S, J): differences of pairs, or each arm by itself."""
+    base, other = (np.stack([clusters(s.windows).sums_J for s in arm if s.windows]) for arm in (ours, theirs))
+    yield from (base - other,) if design == Design.PAIRED else (base, other)
+
+
+def _of_runs(sums_SJ: Floats, tokens_J: Counts) -> float:
+    """The part of a seed average's clustered variance that comes from runs differing by document; 0 for one seed."""
+    seeds, groups = sums_SJ.shape
+    if seeds < 2:
+        return 0.0
+    total = float(tokens_J.sum())
+    residuals_SJ = sums_SJ - np.outer(sums_SJ.sum(1) / total, tokens_J)
+    between = residuals_SJ.var(axis=0, ddof=1).sum()
+    return float(groups / (groups - 1) * between / seeds / total**2)
 
 
 def _correlation(base: Mapping[int, Score], other: Mapping[int, Score]) -> float | None:

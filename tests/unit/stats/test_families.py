@@ -1,5 +1,7 @@
 """Several arms together: Holm's known answer, Dunnett's constants, the joint bootstrap."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -13,18 +15,35 @@ def test_holms_known_answer():
     assert holm([0.9, 0.8]) == [1, 1]
 
 
-@pytest.mark.parametrize(("arms", "df", "constant"), [(2, 10, 2.57), (3, 16, 2.59), (5, 20, 2.73)])
-def test_dunnetts_two_sided_constants(arms, df, constant):
+@pytest.mark.parametrize(("arms", "constant"), [(2, 2.21), (3, 2.35), (5, 2.51)])
+def test_dunnetts_two_sided_constants_are_the_limit_of_many_seeds(arms, constant):
     shared = np.full((arms, arms), 0.5) + 0.5 * np.eye(arms)
-    assert critical(df, shared) == pytest.approx(constant, abs=0.025)
+    assert critical(math.inf, shared) == pytest.approx(constant, abs=0.02)
 
 
-def test_agrees_with_scipys_dunnett():
+def test_agrees_with_scipys_dunnett_where_variances_are_known_well():
     rng = np.random.default_rng(2)
-    base, arms = rng.normal(0, 1, 8), [rng.normal(m, 1, 8) for m in (0.4, 1.2, 0.9)]
+    base, arms = rng.normal(0, 1, 200), [rng.normal(m, 1, 200) for m in (0.05, 0.25, 0.2)]
     found = stats.dunnett(*arms, control=base, rng=np.random.default_rng(0))
     shared = np.full((3, 3), 0.5) + 0.5 * np.eye(3)
-    assert [joint_p(t, 28, shared) for t in found.statistic] == pytest.approx(list(found.pvalue), abs=3e-3)
+    assert [joint_p(t, 796, shared) for t in found.statistic] == pytest.approx(list(found.pvalue), abs=0.01)
+
+
+@pytest.mark.parametrize(("arms", "seeds"), [(2, 3), (4, 5), (8, 5), (4, 10)])
+def test_intervals_of_several_arms_hold_together(arms, seeds):
+    """Each arm's own variance from few seeds, correlations as estimated: Dunnett's constants miss in 7 to 9 %."""
+    rng = np.random.default_rng(3)
+    losses = rng.standard_normal((20000, arms + 1, seeds))
+    deltas_NAS = losses[:, :1] - losses[:, 1:]
+    largest_N = np.abs(deltas_NAS.mean(2) / deltas_NAS.std(2, ddof=1) * seeds**0.5).max(1)
+    found = [critical(seeds - 1, correlation(deltas_NAS[i].T, seeds)) for i in range(20)]
+    assert np.mean([np.mean(largest_N > c) for c in found]) == pytest.approx(0.05, abs=0.006)
+
+
+def test_p_and_interval_of_several_arms_agree():
+    shared = np.full((3, 3), 0.5) + 0.5 * np.eye(3)
+    assert joint_p(critical(4, shared), 4, shared) == pytest.approx(0.05, abs=1e-3)
+    assert joint_p(60, 4, shared) == pytest.approx(3 * 2 * stats.t.sf(60, 4))
 
 
 def test_one_arm_is_students_t():
@@ -47,9 +66,9 @@ def test_joint_bootstrap_has_the_spread_of_both_sources_and_the_shared_baseline(
     seeds = arms.mean(2).var(1) / 6  # a bootstrap over S seeds has (S - 1)/S of the variance
     documents = arms.mean(1).var(1) / 300
     assert draws.var(0) == pytest.approx(seeds + documents, rel=0.1)
-    assert 0.3 < correlation(draws)[0, 1] < 0.9
+    assert 0.3 < correlation(draws, 6)[0, 1] < 0.9
     assert np.array_equal(draws, joint_draws(arms, tokens, 4000))
 
 
 def test_arms_that_never_vary_count_as_unrelated():
-    assert np.array_equal(correlation(np.zeros((10, 2))), np.eye(2))
+    assert np.array_equal(correlation(np.zeros((10, 2)), 5), np.eye(2))

@@ -89,9 +89,24 @@ def test_seeds_and_documents_together():
     mean_d = np.mean([w.doc_sums for w in ours], 0) - np.mean([w.doc_sums for w in theirs], 0)
     se_eval = clustered_se(mean_d, np.full(200, 10))
     assert found.documents == 200
-    assert found.se_eval_nats == pytest.approx(se_eval)
-    assert found.se_nats**2 == pytest.approx(deltas.var(ddof=1) / 3 + se_eval**2)
+    each = np.array([a.doc_sums - b.doc_sums for a, b in zip(ours, theirs, strict=True)])
+    each -= each.mean(1, keepdims=True)
+    own = 200 / 199 * each.var(0, ddof=1).sum() / 3 / 2000**2  # differs from seed to seed: in their sd already
+    assert found.se_eval_nats**2 == pytest.approx(max(0, se_eval**2 - own))
+    assert found.se_nats**2 == pytest.approx(deltas.var(ddof=1) / 3 + found.se_eval_nats**2)
     assert 2 <= found.df <= 201
+
+
+@pytest.mark.parametrize("pair", [effect, unpaired])
+def test_documents_that_differ_from_run_to_run_only_are_not_counted_twice(pair):
+    rng = np.random.default_rng(8)
+    held = []
+    for _ in range(400):
+        arms = rng.normal(0, 1, (2, 5, 60))
+        scores = [_scores(arm.sum(1) / 600, [_windows(sums) for sums in arm]) for arm in arms]
+        low, high = pair(*scores).interval()
+        held.append(low <= 0 <= high)
+    assert np.mean(held) == pytest.approx(0.95, abs=0.025)  # 0.99 were they
 
 
 def test_pairing_of_documents_removes_what_the_windows_share():

@@ -60,9 +60,9 @@ def train_table(steps: pd.DataFrame, point: GridPoint, window: int) -> pd.DataFr
     return pd.DataFrame({seed: values for seed, values in columns.items() if len(values)})
 
 
-def train_window(steps: pd.DataFrame) -> int:
-    """Steps in a window, so that a run has about `TRAIN_BINS`; one of 1, 2, 5, 10, 20, 50, …"""
-    wanted = (float(steps["step"].max()) + 1) / TRAIN_BINS if len(steps) else 1.0
+def train_window(steps: pd.DataFrame, bins: int = TRAIN_BINS) -> int:
+    """Steps in a window, so that a run has about as many as `bins`, at most; one of 1, 2, 5, 10, 20, 50, …"""
+    wanted = (float(steps["step"].max()) + 1) / bins if len(steps) else 1.0
     scale = 10.0 ** math.floor(math.log10(max(wanted, 1.0)))
     return int(next(scale * k for k in (1, 2, 5, 10) if scale * k >= wanted or k == 10))
 

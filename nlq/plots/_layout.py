@@ -27,17 +27,28 @@ class Key(NamedTuple):
     title: str = ""
 
 
-def finish(figure: Figure, axes: Sequence[Axes], heights: Sequence[float], keys: Sequence[Key], footer: str) -> None:
-    """Size the figure for panels of these heights (inches, top first) with legends and footer below; place them all."""
+def finish(
+    figure: Figure,
+    axes: Sequence[Axes],
+    heights: Sequence[float],
+    keys: Sequence[Key],
+    footer: str,
+    gap: float = PANEL_GAP,
+) -> None:
+    """Size the figure for panels of these heights (inches, top first) with legends and footer below; place them all.
+
+    `gap` is between panels and above the first, beyond the margin; titles of panels need a wider one.
+    """
     figure.set_size_inches(WIDTH_INCHES, 4)
     legends = [_legend(figure, key) for key in keys if key.handles]
     note = _footer(figure, footer)
     below = [_height(figure, artist) + LEGEND_GAP for artist in [*legends, note]]
-    total = TOP + sum(heights) + PANEL_GAP * (len(heights) - 1) + AXIS_LABELS + sum(below) + BOTTOM
+    top = TOP + gap - PANEL_GAP
+    total = top + sum(heights) + gap * (len(heights) - 1) + AXIS_LABELS + sum(below) + BOTTOM
     figure.set_size_inches(WIDTH_INCHES, total)
     left = 0.6
     for _ in range(2):
-        y = _place_axes(axes, heights, total, left)
+        y = _place_axes(axes, heights, total, left, top, gap)
         left = _left_margin(figure, axes)
     for legend, height in zip(legends, below, strict=False):
         legend.set_bbox_to_anchor((0.5, y / total), transform=figure.transFigure)
@@ -52,16 +63,18 @@ def _left_margin(figure: Figure, axes: Sequence[Axes]) -> float:
     return max(float(inner.x0 - outer.x0) / figure.dpi for inner, outer in boxes if outer is not None) + EDGE
 
 
-def _place_axes(axes: Sequence[Axes], heights: Sequence[float], total: float, left: float) -> float:
+def _place_axes(
+    axes: Sequence[Axes], heights: Sequence[float], total: float, left: float, top: float, gap: float
+) -> float:
     """Place panels from the top; returns the height (inches from the bottom) below the x axis and its label."""
-    y = total - TOP
+    y = total - top
     for panel, height in zip(axes, heights, strict=True):
         y -= height
         panel.set_position(
             (left / WIDTH_INCHES, y / total, (WIDTH_INCHES - left - RIGHT) / WIDTH_INCHES, height / total)
         )
-        y -= PANEL_GAP
-    return y + PANEL_GAP - AXIS_LABELS
+        y -= gap
+    return y + gap - AXIS_LABELS
 
 
 def _legend(figure: Figure, key: Key) -> Legend:

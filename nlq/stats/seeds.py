@@ -32,8 +32,13 @@ def summarise(values: Iterable[float], confidence: float = 0.95) -> Mean | None:
     if x.size == 1:
         return Mean(float(x[0]), None, 1, None)
     mean, sd = float(x.mean()), float(x.std(ddof=1))
-    half = float(stats.t.ppf(0.5 + confidence / 2, x.size - 1)) * sd / math.sqrt(x.size)
+    half = student_t(x.size, confidence) * sd / math.sqrt(x.size)
     return Mean(mean, sd, int(x.size), Interval(mean - half, mean + half))
+
+
+def student_t(n: int, confidence: float = 0.95) -> float:
+    """Standard errors on each side of a mean of `n` values, two or more, that hold it with this confidence."""
+    return float(stats.t.ppf(0.5 + confidence / 2, n - 1))
 
 
 def paired_difference(

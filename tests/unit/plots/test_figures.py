@@ -15,6 +15,7 @@ from nlq.plots import (
     loss_vs_flops,
     loss_vs_time,
     lr_sensitivity,
+    paired_difference,
     relative_improvement,
     seeds,
     throughput,
@@ -26,7 +27,7 @@ from nlq.plots._style import MARKERS, arm_styles, printable
 from nlq.report import table1
 
 FIGURES = [training_dynamics, relative_improvement]
-DRAWN = [*FIGURES, lr_sensitivity, tuning_curve, seeds, throughput, loss_vs_flops, loss_vs_time]
+DRAWN = [*FIGURES, lr_sensitivity, tuning_curve, seeds, throughput, loss_vs_flops, loss_vs_time, paired_difference]
 
 
 def _arm(fake, index, **changes):

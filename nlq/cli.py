@@ -278,7 +278,7 @@ def report(
         str | None, typer.Option("--why", metavar="ARM", help="How the verdict on one arm comes about, step by step.")
     ] = None,
     equivalents: Annotated[
-        bool, typer.Option("--equivalents", help="What each arm's loss is worth in parameters of the baseline.")
+        bool, typer.Option("--equivalents", help="What each arm's loss is worth in parameters, tokens, FLOPs, time.")
     ] = False,
     published: Annotated[
         bool, typer.Option("--published", help="The paper's own Table 1, recomputed from its printed losses.")
@@ -293,6 +293,10 @@ def report(
     sigma: Annotated[
         float | None, typer.Option("--sigma", help="Calibrated sd of one run's loss, in nats: for z and for bounds.")
     ] = None,
+    floor: Annotated[
+        float | None,
+        typer.Option("--floor", help="An irreducible loss E in nats: --equivalents fits ln(L - E) beside ln L."),
+    ] = None,
     sweep: SweepName = None,
     format: Format = None,  # noqa: A002
     json: Json = False,
@@ -303,7 +307,7 @@ def report(
     from nlq.commands.report import Asked
     from nlq.commands.report import report as write
 
-    asked = Asked(table1, evidence, why, equivalents, published, html, all_points, sigma, sweep)
+    asked = Asked(table1, evidence, why, equivalents, published, html, all_points, sigma, sweep, floor)
     write(db, asked, "json" if json else format, out)
 
 

@@ -29,6 +29,7 @@ class Asked(NamedTuple):
     all_points: bool
     sigma: float | None
     sweep: str | None
+    floor: float | None = None
 
 
 def report(db: Path, asked: Asked, form: str | None, out: Path | None) -> None:
@@ -61,6 +62,10 @@ def _refuse_useless(asked: Asked) -> None:
         raise NlqError("--sigma belongs to --evidence, --why, --equivalents and --html", "leave it out")
     if asked.sigma is not None and not (asked.sigma > 0 and math.isfinite(asked.sigma)):
         raise NlqError(f"σ must be above 0, found {asked.sigma:g}", "--sigma 0.0018")
+    if asked.floor is not None and not asked.equivalents:
+        raise NlqError("--floor belongs to --equivalents", "leave it out")
+    if asked.floor is not None and not (asked.floor >= 0 and math.isfinite(asked.floor)):
+        raise NlqError(f"E is a loss of 0 nats or more, found {asked.floor:g}", "--floor 1.69")
 
 
 def _sheet(db: Path, asked: Asked) -> Sheet:
@@ -72,7 +77,7 @@ def _sheet(db: Path, asked: Asked) -> Sheet:
     if asked.why is not None:
         return why.sheet(why.read(reader, asked.why, asked.sweep, asked.sigma))
     if asked.equivalents:
-        return equivalents.sheet(equivalents.read(reader, asked.sweep, asked.sigma))
+        return equivalents.sheet(equivalents.read(reader, asked.sweep, asked.sigma, asked.floor))
     return evidence.sheet(evidence.read(reader, asked.sweep, asked.sigma))
 
 

@@ -7,9 +7,10 @@ import numpy as np
 
 from nlq.core.errors import NlqError
 from nlq.stats.calibrated import Sigma, sigma_for
-from nlq.stats.documents import block, whole
+from nlq.stats.documents import Block, block, whole
 from nlq.stats.equivalents import FEWEST_SIZES, Equivalent, Measured, local_fit, two_point
 from nlq.stats.families import joint_draws
+from nlq.stats.lengths import lengths
 from nlq.stats.paired import Floats
 from nlq.stats.selection import GridPoint, Selection
 from nlq.stats.source import Source
@@ -20,12 +21,16 @@ MLP_SIZES = ("ratio", "hidden")
 
 
 class Worth(NamedTuple):
-    """An arm's best point with what it is worth, or in `lack` why that cannot be said."""
+    """An arm's best point with what it is worth, or in `lack` why that cannot be said.
+
+    `at_floor` is the same of losses above an irreducible E that was stated, None where none was.
+    """
 
     point: GridPoint
     loss_nats: float | None
     equivalent: Equivalent | None
     lack: str | None
+    at_floor: Equivalent | None = None
 
 
 def controls(selection: Selection) -> list[GridPoint]:
@@ -37,14 +42,24 @@ def controls(selection: Selection) -> list[GridPoint]:
     return list(found.values())
 
 
-def worths(source: Source, selection: Selection, sigma_nats: float | None = None) -> list[Worth]:
-    """Every arm that is no control, in the order of the sweep; σ of one run where it is given, in nats."""
+def worths(
+    source: Source, selection: Selection, sigma_nats: float | None = None, floor_nats: float | None = None
+) -> list[Worth]:
+    """Every arm that is no control, in the order of the sweep; σ of one run and an irreducible loss E, in nats."""
     sizes, sigma = controls(selection), sigma_for(selection, sigma_nats, source.noises())
-    others = [p for p in selection.best.values() if p not in sizes]
-    return [_worth(source, selection, sizes, point, sigma) for point in others]
+    longer = [p.arm for p in lengths(selection)]
+    others = [p for p in selection.best.values() if p not in sizes and p.arm not in longer]
+    return [_worth(source, selection, sizes, point, sigma, floor_nats) for point in others]
 
 
-def _worth(source: Source, selection: Selection, sizes: list[GridPoint], point: GridPoint, sigma: Sigma) -> Worth:
+def _worth(
+    source: Source,
+    selection: Selection,
+    sizes: list[GridPoint],
+    point: GridPoint,
+    sigma: Sigma,
+    floor_nats: float | None,
+) -> Worth:
     every = [*sizes, point]
     losses = [selection.losses(p) for p in every]
     seeds = sorted(set.intersection(*(set(found) for found in losses)))
@@ -52,23 +67,30 @@ def _worth(source: Source, selection: Selection, sizes: list[GridPoint], point: 
     loss = float(table_AS[-1].mean()) if seeds else None
     if not seeds or not np.isfinite(table_AS).all():
         return Worth(point, None, None, "no seed in common with the controls, or a diverged one")
+    places = [(p, selection.at.step) for p in every]
+    kept = block(source, places, seeds, selection.at.show_split) or whole(table_AS)
+    fits: list[Equivalent | None] = [None, None]
     try:
-        if len(sizes) < FEWEST_SIZES:
-            return Worth(point, loss, _two_point(sizes, table_AS, sigma), None)
-        sums_ASJ, tokens_J = block(source, selection, every, seeds, selection.at.show_split) or whole(table_AS)
-        params = [_params(p) or 0 for p in sizes]
-        draws = joint_draws(sums_ASJ, tokens_J)
-        return Worth(point, loss, local_fit(params, [float(m) for m in table_AS[:-1].mean(1)], loss or 0, draws), None)
+        for place, floor in enumerate((0.0, floor_nats)):
+            fits[place] = None if floor is None else _fit(sizes, table_AS, kept, sigma, floor)
     except NlqError as error:
-        return Worth(point, loss, None, error.message)
+        return Worth(point, loss, fits[0], error.message)
+    return Worth(point, loss, fits[0], None, fits[1])
 
 
-def _two_point(sizes: list[GridPoint], table_AS: Floats, sigma: Sigma) -> Equivalent:
+def _fit(sizes: list[GridPoint], table_AS: Floats, kept: Block, sigma: Sigma, floor: float) -> Equivalent:
+    if len(sizes) < FEWEST_SIZES:
+        return _two_point(sizes, table_AS, sigma, floor)
+    params, means_A = [_params(p) or 0 for p in sizes], [float(mean) for mean in table_AS.mean(1)]
+    return local_fit(params, means_A[:-1], means_A[-1], joint_draws(*kept), floor)
+
+
+def _two_point(sizes: list[GridPoint], table_AS: Floats, sigma: Sigma, floor: float) -> Equivalent:
     if len(sizes) < 2:
         raise NlqError("no control: no arm differs from the baseline in size alone")
     base, control = (_params(p) or 0 for p in sizes)
     ours, theirs, variant = (_measured(row_S, sigma) for row_S in table_AS)
-    return two_point(ours, theirs, variant, control / base)
+    return two_point(ours, theirs, variant, control / base, floor)
 
 
 def _measured(losses_S: Floats, sigma: Sigma) -> Measured:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nlq.stats.paired import Counts, Floats, clusters, same_documents
-from nlq.stats.selection import GridPoint, Selection
+from nlq.stats.selection import GridPoint
 from nlq.stats.source import Source
 
 
@@ -18,16 +18,15 @@ class Block(NamedTuple):
 
 
 def block(
-    source: Source, selection: Selection, points: Sequence[GridPoint], seeds: Sequence[int], split: str
+    source: Source, places: Sequence[tuple[GridPoint, int | None]], seeds: Sequence[int], split: str
 ) -> Block | None:
-    """The evaluations of a split at the compared step; None where one is not kept or is of other documents."""
-    step = selection.at.step
-    runs = [{t.seed: t.member.run.run_id for t in point.traces} for point in points]
-    kept = [None if step is None else source.windows(of[seed], step, split) for of in runs for seed in seeds]
+    """Evaluations of points, each at a step; None where one is not kept or is of other documents."""
+    runs = [({t.seed: t.member.run.run_id for t in point.traces}, step) for point, step in places]
+    kept = [None if step is None else source.windows(of[seed], step, split) for of, step in runs for seed in seeds]
     found = [clusters(windows) for windows in kept if windows is not None]
     if not found or len(found) < len(kept) or not all(same_documents(found[0], one) for one in found):
         return None
-    sums_PSJ = np.stack([one.sums_J for one in found]).reshape(len(points), len(seeds), -1)
+    sums_PSJ = np.stack([one.sums_J for one in found]).reshape(len(places), len(seeds), -1)
     return Block(sums_PSJ, found[0].tokens_J)
 
 

@@ -107,7 +107,8 @@ def _choosable(selection: Selection, arm: str) -> dict[int, frozenset[int]]:
 
 def _tried(source: Source, selection: Selection, points: Sequence[GridPoint], seeds: Sequence[int]) -> Tried:
     chosen, shown = selection.at.select_split, selection.at.show_split
-    blocks = [block(source, selection, points, seeds, split) for split in (chosen, shown)]
+    places = [(p, selection.at.step) for p in points]
+    blocks = [block(source, places, seeds, split) for split in (chosen, shown)]
     if blocks[0] is not None and blocks[1] is not None:
         return Tried(blocks[0], blocks[1], chosen != shown)
     losses = [[selection.losses(p, split) for p in points] for split in (chosen, shown)]

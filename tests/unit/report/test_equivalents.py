@@ -58,3 +58,29 @@ def test_one_seed_bounds_nothing(fake):
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format(fake, form):
     assert "Equivalent" in render(equivalents.sheet(equivalents.read(_sized(fake))), form) or form in ("csv", "json")
+
+
+@pytest.mark.parametrize(("floor", "alpha", "worth"), [(1.69, "0.19", "+35.8 %"), (1.817, "0.21", "+35.9 %")])
+def test_the_papers_equivalent_at_a_stated_floor(fake, floor, alpha, worth):
+    source = _sized(fake, (1, 2))
+    losses = {"baseline": 2.9441, "a": 2.9165, "nonlinear-q": 2.8736}
+    for member in source.record.members:
+        rows = source.rows[member.run.run_id]
+        source.rows[member.run.run_id] = [r._replace(loss_nats=losses[member.arm]) for r in rows]
+    table = equivalents.read(source, None, 0.0018, floor)
+    (row,) = table.rows
+    assert "extrapolated +35.4 %" in row.equivalent
+    assert (f"{row.exponent:.3f}", f"{row.floor_exponent:.2f}") == ("0.080", alpha)
+    assert f"extrapolated {worth}" in row.floor_equivalent
+    text = render(equivalents.sheet(table), "md")
+    assert "α at E" in text
+    assert f"E = {floor:g} nats as stated" in text
+
+
+def test_without_a_floor_no_column_of_it(fake):
+    assert "at E" not in render(equivalents.sheet(equivalents.read(_sized(fake))), "md")
+
+
+def test_command_refuses_a_floor_that_is_none(nlq):
+    assert nlq("report", "--evidence", "--floor", 1.69).code == 2
+    assert nlq("report", "--equivalents", "--floor", -1).code == 2

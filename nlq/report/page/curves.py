@@ -72,9 +72,10 @@ def thinned(found: Sequence[Line]) -> str:
     steps = sorted({line.every for line in found})
     if steps[-1] == 1:
         return "Every evaluation and every training step of every run is drawn; nothing is averaged or smoothed."
-    every = f"one in {steps[-1]}" if steps[0] == steps[-1] else f"one in {steps[0]} to one in {steps[-1]}"
+    few, most = min(step for step in steps if step > 1), steps[-1]
+    every = f"one in {most}" if few == most else f"one in {few} to one in {most}"
     return (
-        f"Every evaluation is drawn; of the training steps {every} and the last, to keep the page light. "
+        f"Every evaluation is drawn; of the steps of long trainings {every} and the last, to keep the page light. "
         "Nothing is averaged or smoothed; `nlq export steps` has them all."
     )
 

@@ -69,7 +69,7 @@
     const sizes = rows.map((_, i) => (line.diverged && i === last ? 12 : few ? 7 : 0));
     return {
       x: rows.map((row) => row[0]), y: rows.map((row) => row[1]), customdata: rows.map((row) => [row[2], row[1]]),
-      type: "scatter", mode: "lines+markers", opacity: line.best ? 1 : 0.55, name: plain(named(line)), meta: [plain(named(line)), line.run_id],
+      type: "scatter", mode: few || line.diverged ? "lines+markers" : "lines", opacity: line.best ? 1 : 0.55, name: plain(named(line)), meta: [plain(named(line)), line.run_id],
       line: { color: look.arms[line.arm], width: few ? 1.6 : 1, dash: chosen("points") === "all" ? DASHES[points.indexOf(line.point) % DASHES.length] : "solid" },
       marker: { color: look.arms[line.arm], symbol: symbols, size: sizes },
       hovertemplate: "<b>%{meta[0]}</b><br>run %{meta[1]}<br>step %{customdata[0]}<br>%{customdata[1]}<extra></extra>",
@@ -105,27 +105,37 @@
   }
 
   // Bowls
+  const helds = [...new Set(known.bowls.map((one) => one.held))];
+
   function bowl(one, look) {
     const name = plain([one.label, one.held].filter(Boolean).join(", "));
     const alive = one.dips.filter((dip) => dip.loss_nats !== null);
     const colour = look.arms[one.arm];
     const shape = SYMBOLS[one.arm % SYMBOLS.length];
-    const shared = { type: "scatter", legendgroup: name, hovertemplate: "<b>%{meta}</b><br>η_max %{x}<br>%{customdata[0]}<br>%{customdata[1]}<extra></extra>", meta: name };
+    const shared = { type: "scatter", hovertemplate: "<b>%{meta}</b><br>η_max %{x}<br>%{customdata[0]}<br>%{customdata[1]}<extra></extra>", meta: name };
     const traces = [{
       ...shared, name, x: alive.map((dip) => dip.lr_max), y: alive.map((dip) => dip.loss_nats), mode: "lines+markers",
-      customdata: alive.map((dip) => [dip.loss_nats, plain(dip.said)]), line: { color: colour, width: 1.6 },
+      customdata: alive.map((dip) => [dip.loss_nats, plain(dip.said)]), line: { color: colour, width: 1.6, dash: DASHES[helds.indexOf(one.held) % DASHES.length] },
       marker: { color: colour, symbol: alive.map((dip) => (dip.best ? `${shape}-open` : shape)), size: alive.map((dip) => (dip.best ? 13 : 8)), line: { width: alive.map((dip) => (dip.best ? 3 : 0)), color: colour } },
     }];
     const lost = one.dips.filter((dip) => dip.loss_nats === null);
     if (lost.length) {
-      traces.push({ ...shared, showlegend: !alive.length, name: `${name} (diverged)`, x: lost.map((dip) => dip.lr_max), y: lost.map(() => 0.95), yaxis: "y2", mode: "markers",
+      traces.push({ ...shared, name: `${name} (diverged)`, x: lost.map((dip) => dip.lr_max), y: lost.map(() => 0.95), yaxis: "y2", mode: "markers",
         customdata: lost.map((dip) => ["diverged", plain(dip.said)]), marker: { color: colour, symbol: "x", size: 12 } });
     }
     if (one.lowest) {
-      traces.push({ ...shared, showlegend: false, x: [one.lowest[0]], y: [one.lowest[1]], mode: "markers", customdata: [[one.lowest[1], "lowest point of the parabola"]],
+      traces.push({ ...shared, x: [one.lowest[0]], y: [one.lowest[1]], mode: "markers", customdata: [[one.lowest[1], "lowest point of the parabola"]],
         marker: { color: colour, symbol: "diamond-tall", size: 13, line: { color: look.paper, width: 1 } } });
     }
     return traces;
+  }
+
+  // The top of the chart is kept for the crosses of diverged points.
+  function roomy(traces) {
+    const values = traces.filter((trace) => trace.yaxis !== "y2").flatMap((trace) => trace.y);
+    if (!values.length) return [0, 1];
+    const [low, high] = span(values);
+    return [low, high + 0.15 * (high - low)];
   }
 
   function drawBowls() {
@@ -135,9 +145,8 @@
     const rates = [...new Set(known.bowls.flatMap((one) => one.dips.map((dip) => dip.lr_max)))].sort((a, b) => a - b);
     Plotly.react(at("bowl"), traces, layout(look, {
       title: "Loss that chooses the point (nats a token) by η_max",
-      xaxis: { type: "log", autorange: true, tickmode: "array", tickvals: rates, ticktext: rates.map((rate) => rate.toExponential()), tickangle: at("bowl").clientWidth < 600 ? 90 : 0 }, yaxis: { autorange: true },
+      xaxis: { type: "log", autorange: true, tickmode: "array", tickvals: rates, ticktext: rates.map((rate) => rate.toExponential()), tickangle: at("bowl").clientWidth < 600 ? 90 : 0 }, yaxis: { range: roomy(traces), autorange: false },
       yaxis2: { overlaying: "y", range: [0, 1], visible: false, fixedrange: true },
-      showlegend: true, legend: { orientation: "h", yref: "container", y: 0.01, yanchor: "bottom", x: 0 },
     }), CONFIG);
     forget("bowl");
   }

@@ -14,6 +14,9 @@ from nlq.stats.printing import count
 from nlq.stats.source import Source
 from nlq.stats.verdict import Word
 
+MOST_NAMED = 3
+"""So many arms stand in the question by name."""
+
 
 class Card(NamedTuple):
     """One arm's verdict in a few lines; `why` is the key of the table with its steps."""
@@ -21,6 +24,7 @@ class Card(NamedTuple):
     label: str
     word: str
     effects: tuple[str, ...]
+    unconfirmed: str
     reasons: tuple[str, ...]
     needed: int | None
     badges: tuple[str, ...]
@@ -79,8 +83,8 @@ def _question(found: Evidence) -> str:
         return f"One arm only, {base.label}: there is nothing to compare it with."
     size = base.traces[0].member.run.non_embedding_params
     at = f" at {count(size)} non-embedding parameters" if size else ""
-    which = others[0] if len(others) == 1 else f"one of {', '.join(others)}"
-    return f"Is {which} really better than {base.label}{at}?"
+    which = f"one of {', '.join(others)}" if len(others) <= MOST_NAMED else f"one of {len(others)} arms"
+    return f"Is {others[0] if len(others) == 1 else which} really better than {base.label}{at}?"
 
 
 def _answer(found: Evidence) -> str:
@@ -96,7 +100,8 @@ def _answer(found: Evidence) -> str:
 def _cards(found: Evidence) -> Iterator[Card]:
     rows = evidence.of(found).rows
     shown = {column.header: column for column in evidence.COLUMNS}
-    for number, row in enumerate(rows, 1):
+    for number, (row, finding) in enumerate(zip(rows, found.findings, strict=True), 1):
         texts = tuple(f"{header} {shown[header].cell(row).text}" for header in ("δ, nats", "ΔLL", "ΔPPX"))
         effects = texts if row.delta_nats is not None else ()
-        yield Card(row.label, row.verdict, effects, row.reasons, row.seeds_needed, row.badges, f"why-{number}")
+        chosen = evidence.unconfirmed(finding) if finding.corrected or finding.flattery_nats else ""
+        yield Card(row.label, row.verdict, effects, chosen, row.reasons, row.seeds_needed, row.badges, f"why-{number}")

@@ -5,7 +5,7 @@ from importlib.resources import files
 
 from nlq.report._sheet import Cell, Sheet
 from nlq.report.page.curves import NAMES
-from nlq.report.page.markup import Html, data, digest, script, tag
+from nlq.report.page.markup import Html, data, digest, join, script, tag
 from nlq.report.page.reading import Card, Page
 from nlq.report.page.tables import COMPARED, MEANS, Shown
 from nlq.stats.printing import DASH, plural
@@ -19,11 +19,11 @@ ALLOWED = "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form
 BOWLS = (
     "Mean over the tuning seeds, on the split that selects. The open, larger mark is the chosen point; a narrow "
     "diamond, the lowest point of the parabola through the best three; a cross at the top, a point of which a seed "
-    "diverged."
+    "diverged. Of the arms those chosen above are drawn."
 )
 
-COLOURS = 7
-"""Of arms, in the style sheet."""
+COLOURS, MARKS = 7, "●■▲◆▼✚⬟★"
+"""Of arms: as many as the style sheet has, and what the curves are drawn with, as `SYMBOLS` of the page's code."""
 
 SECTIONS = (
     ("verdict", "Verdict"),
@@ -134,6 +134,7 @@ def _card(card: Card) -> Html:
         tag("h3", card.label),
         tag("p", card.word, class_="word"),
         tag("ul", *(tag("li", text) for text in card.effects or (f"{DASH} no difference to show",)), class_="effect"),
+        tag("p", f"not confirmed: {card.unconfirmed}") if card.unconfirmed else "",
         tag("ul", *(tag("li", reason) for reason in card.reasons)) if card.reasons else "",
         tag("p", tag("strong", needed)) if needed else "",
         tag("p", " · ".join(card.badges), class_="quiet"),
@@ -227,7 +228,9 @@ def _names(page: Page) -> list[str]:
 def _bowls(page: Page, table: Shown) -> tuple[Html, ...]:
     if not page.bowls:
         return _none("no arm has points with a learning rate of their own"), _folded(table)
-    return *_chart("bowl", "Loss by learning rate"), tag("p", BOWLS, class_="quiet"), _folded(table)
+    arms = [tag("li", _drawn(number, colour), label) for number, (label, colour) in enumerate(_coloured(page))]
+    key = tag("ul", *arms, class_="key")
+    return key, *_chart("bowl", "Loss by learning rate"), tag("p", BOWLS, class_="quiet"), _folded(table)
 
 
 def _chart(name: str, label: str) -> tuple[Html, ...]:
@@ -253,7 +256,13 @@ def _coloured(page: Page) -> Iterator[tuple[str, str]]:
 
 def _check(number: int, label: str, colour: str) -> Html:
     box = tag("input", type="checkbox", id=f"arm-{number}", checked=True)
-    return tag("label", box, tag("span", class_=f"swatch {colour}"), label, for_=f"arm-{number}")
+    return tag("label", box, _drawn(number, colour), label, for_=f"arm-{number}")
+
+
+def _drawn(number: int, colour: str) -> Html:
+    """An arm's colour and mark."""
+    mark = tag("span", MARKS[number % len(MARKS)], aria_hidden="true")
+    return join(tag("span", class_=f"swatch {colour}"), mark)
 
 
 def _select(name: str, label: str, options: Mapping[str, str]) -> Html:

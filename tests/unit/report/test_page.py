@@ -108,7 +108,7 @@ def test_long_trainings_are_thinned_in_a_stated_way(fake, monkeypatch):
     assert page.lines[0].series["batch"].steps[:2] == (0, 3)
     assert page.lines[0].series["batch"].steps[-1] == 299
     assert len(page.lines[0].series["confirm"].steps) == 7
-    assert "of the training steps one in 3 and the last" in page.thinned
+    assert "of the steps of long trainings one in 3 and the last" in page.thinned
 
 
 def test_every_cell_has_runs_behind_it(fake):

@@ -105,7 +105,8 @@ def _params(point: GridPoint) -> int | None:
 
 
 def _shape(point: GridPoint) -> dict[str, Any]:
-    """The model's settings but for its size."""
+    """The model's settings but for its size; of an imported run, whose slots nobody filled, the variant is no size."""
     model = dict(point.traces[0].member.run.spec.get("model", {}))
     mlp = {name: value for name, value in model.get("mlp", {}).items() if name not in MLP_SIZES}
-    return {name: value for name, value in (model | {"mlp": mlp}).items() if name not in SIZES}
+    sizes = SIZES if "query" in model else tuple(name for name in SIZES if name != "variant")
+    return {name: value for name, value in (model | {"mlp": mlp}).items() if name not in sizes}

@@ -48,6 +48,20 @@ def test_without_a_control(fake):
     assert any("no control" in note for note in table.notes)
 
 
+def test_an_imported_variant_is_no_control_by_its_size(fake):
+    """Its spec has a name where slots would stand."""
+    source = _sized(fake)
+
+    def named(member):
+        model = {"layers": 12} | ({"variant": "nonlinear_q"} if member.arm == "nonlinear-q" else {})
+        return replace(member, run=replace(member.run, spec={**member.run.spec, "model": model}))
+
+    source.record = replace(source.record, members=tuple(map(named, source.record.members)))
+    table = equivalents.read(source)
+    assert table.controls == ("Baseline", "a", "b")
+    assert [row.arm for row in table.rows] == ["nonlinear-q"]
+
+
 def test_one_seed_bounds_nothing(fake):
     source = _sized(fake, (1, 2))
     source.record = replace(source.record, members=tuple(m for m in source.record.members if m.run.seed == 0))

@@ -283,6 +283,10 @@ def report(
     published: Annotated[
         bool, typer.Option("--published", help="The paper's own Table 1, recomputed from its printed losses.")
     ] = False,
+    surface: Annotated[bool, typer.Option("--surface", help="The scaling surface L = E + A/N^α + B/D^β.")] = False,
+    points: Annotated[
+        Path | None, typer.Option("--points", help="CSV with N,D,loss for --surface; the sweep's runs unless given.")
+    ] = None,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -307,7 +311,7 @@ def report(
     from nlq.commands.report import Asked
     from nlq.commands.report import report as write
 
-    asked = Asked(table1, evidence, why, equivalents, published, html, all_points, sigma, sweep, floor)
+    asked = Asked(table1, evidence, why, equivalents, published, html, all_points, sigma, sweep, floor, surface, points)
     write(db, asked, "json" if json else format, out)
 
 

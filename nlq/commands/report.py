@@ -8,9 +8,10 @@ from rich.table import Table
 
 from nlq.commands._console import console, print_json
 from nlq.commands._page import page
+from nlq.commands._points import points
 from nlq.core.errors import NlqError
 from nlq.plots import _make
-from nlq.report import equivalents, evidence, published, render, table1, why
+from nlq.report import equivalents, evidence, published, render, surface, table1, why
 from nlq.report._sheet import Sheet
 from nlq.store.reader import Reader
 
@@ -30,16 +31,18 @@ class Asked(NamedTuple):
     sigma: float | None
     sweep: str | None
     floor: float | None = None
+    surface: bool = False
+    points: Path | None = None
 
 
 def report(db: Path, asked: Asked, form: str | None, out: Path | None) -> None:
     """One table, to the terminal or as text in a format, or the page. NlqError unless exactly one is asked for."""
-    named = (asked.why, asked.html)
-    if sum((asked.table1, asked.evidence, asked.equivalents, asked.published, *(n is not None for n in named))) != 1:
+    named = (asked.why is not None, asked.html is not None, asked.surface)
+    if sum((asked.table1, asked.evidence, asked.equivalents, asked.published, *named)) != 1:
         raise NlqError(
             "say which table",
             "nlq report --table1; nlq report --evidence; nlq report --why ARM; nlq report --equivalents; "
-            "nlq report --published; nlq report --html FOLDER",
+            "nlq report --surface; nlq report --published; nlq report --html FOLDER",
         )
     _refuse_useless(asked)
     if asked.html is not None:
@@ -58,7 +61,9 @@ def _refuse_useless(asked: Asked) -> None:
         )
     if asked.all_points and not asked.table1:
         raise NlqError("--all belongs to --table1: a verdict is about an arm's best point", "leave it out")
-    if asked.sigma is not None and (asked.table1 or asked.published):
+    if asked.points is not None and (not asked.surface or asked.sweep is not None):
+        raise NlqError("--points belongs to --surface, in the place of a sweep", "nlq report --surface --points FILE")
+    if asked.sigma is not None and (asked.table1 or asked.published or asked.surface):
         raise NlqError("--sigma belongs to --evidence, --why, --equivalents and --html", "leave it out")
     if asked.sigma is not None and not (asked.sigma > 0 and math.isfinite(asked.sigma)):
         raise NlqError(f"σ must be above 0, found {asked.sigma:g}", "--sigma 0.0018")
@@ -71,7 +76,11 @@ def _refuse_useless(asked: Asked) -> None:
 def _sheet(db: Path, asked: Asked) -> Sheet:
     if asked.published:
         return published.sheet(published.read())
+    if asked.points is not None:
+        return surface.sheet(surface.of(points(asked.points), f"points of {asked.points.name}"))
     reader = Reader(db)
+    if asked.surface:
+        return surface.sheet(surface.read(reader, asked.sweep))
     if asked.table1:
         return table1.sheet(table1.read(reader, asked.sweep, asked.all_points))
     if asked.why is not None:

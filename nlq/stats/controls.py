@@ -1,11 +1,12 @@
 """What each arm's loss is worth in parameters, by the arms that are the baseline in another size (METHOD 4.6)."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from nlq.core.errors import NlqError
+from nlq.stats.alike import other_size
 from nlq.stats.calibrated import Sigma, sigma_for
 from nlq.stats.documents import Block, block, whole
 from nlq.stats.equivalents import FEWEST_SIZES, Equivalent, Measured, local_fit, two_point
@@ -14,10 +15,6 @@ from nlq.stats.lengths import lengths
 from nlq.stats.paired import Floats
 from nlq.stats.selection import GridPoint, Selection
 from nlq.stats.source import Source
-
-SIZES = ("variant", "layers", "heads", "kv_heads", "width")
-"""Settings of a model that make it another size; a variant's name says nothing beside the slots that it fills."""
-MLP_SIZES = ("ratio", "hidden")
 
 
 class Worth(NamedTuple):
@@ -37,7 +34,7 @@ def controls(selection: Selection) -> list[GridPoint]:
     """Best points of the baseline, first, and of arms that differ from it in size alone, each size once."""
     found = {_params(selection.reference): selection.reference}
     for point in selection.best.values():
-        if _params(point) and _shape(point) == _shape(selection.reference):
+        if _params(point) and other_size(point, selection.reference):
             found.setdefault(_params(point), point)
     return list(found.values())
 
@@ -102,11 +99,3 @@ def _measured(losses_S: Floats, sigma: Sigma) -> Measured:
 
 def _params(point: GridPoint) -> int | None:
     return point.traces[0].member.run.non_embedding_params
-
-
-def _shape(point: GridPoint) -> dict[str, Any]:
-    """The model's settings but for its size; of an imported run, whose slots nobody filled, the variant is no size."""
-    model = dict(point.traces[0].member.run.spec.get("model", {}))
-    mlp = {name: value for name, value in model.get("mlp", {}).items() if name not in MLP_SIZES}
-    sizes = SIZES if "query" in model else tuple(name for name in SIZES if name != "variant")
-    return {name: value for name, value in (model | {"mlp": mlp}).items() if name not in sizes}

@@ -5,12 +5,13 @@ not decayed yet, would flatter the arm, and is refused.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from nlq.core.errors import NlqError
+from nlq.stats.alike import other_length
 from nlq.stats.calibrated import sigma_for
 from nlq.stats.documents import Block, block, whole
 from nlq.stats.effects import Interval
@@ -78,14 +79,14 @@ def _reaching(x_D: Floats, y_D: Floats, target: float) -> float:
 def lengths(selection: Selection) -> list[GridPoint]:
     """The baseline at its best point of each length with a complete decay, the shortest first."""
     base = selection.reference
-    alike = (p for ps in selection.points.values() for p in ps if _other_length(p, base) and decayed(p))
-    return [_best(selection, group) for _, group in sorted(_by_tokens(alike).items())]
+    alike = (p for ps in selection.points.values() for p in ps if other_length(p, base) and decayed(p))
+    return [lowest(selection, group) for _, group in sorted(by_tokens(alike).items())]
 
 
 def savings(source: Source, selection: Selection, sigma_nats: float | None = None) -> list[Saving]:
     """Every arm that is not the baseline in another length, in the order of the sweep."""
     base, found = selection.reference, lengths(selection)
-    arms = [points for points in selection.points.values() if not all(_other_length(p, base) for p in points)]
+    arms = [points for points in selection.points.values() if not all(other_length(p, base) for p in points)]
     return [_saving(source, selection, found, points, sigma_nats) for points in arms]
 
 
@@ -117,8 +118,8 @@ def _saving(
     points: Sequence[GridPoint],
     sigma_nats: float | None,
 ) -> Saving:
-    groups = sorted(_by_tokens(p for p in points if decayed(p)).items())
-    arm = _best(selection, groups[-1][1]) if groups else points[0]
+    groups = sorted(by_tokens(p for p in points if decayed(p)).items())
+    arm = lowest(selection, groups[-1][1]) if groups else points[0]
     try:
         if not groups:
             raise NlqError("its learning rate has not decayed, or its tokens are not known")
@@ -202,7 +203,8 @@ def _ms_per_token(source: Source, base: Sequence[GridPoint], arm: GridPoint, see
     return np.stack([table_AS[:-1].mean(0), table_AS[-1]])
 
 
-def _by_tokens(points: Any) -> dict[int, list[GridPoint]]:
+def by_tokens(points: Iterable[GridPoint]) -> dict[int, list[GridPoint]]:
+    """Points by the tokens that they have trained on, where that is known."""
     groups: dict[int, list[GridPoint]] = {}
     for point in points:
         if (tokens := tokens_of(point)) is not None:
@@ -210,7 +212,7 @@ def _by_tokens(points: Any) -> dict[int, list[GridPoint]]:
     return groups
 
 
-def _best(selection: Selection, points: Sequence[GridPoint]) -> GridPoint:
+def lowest(selection: Selection, points: Sequence[GridPoint]) -> GridPoint:
     """The lowest at its own end on the select split, over the seeds that all of its arm's points have."""
 
     def mean(point: GridPoint) -> float:
@@ -220,21 +222,6 @@ def _best(selection: Selection, points: Sequence[GridPoint]) -> GridPoint:
         return sum(kept) / len(kept) if kept else math.inf
 
     return min(points, key=mean)
-
-
-def _other_length(point: GridPoint, base: GridPoint) -> bool:
-    """Whether a point is the baseline but for the length of its training and what a length tunes anew."""
-    if point.arm == base.arm:
-        return True
-    return not point.imported and _system(point) == _system(base)
-
-
-def _system(point: GridPoint) -> tuple[Any, ...]:
-    spec: Mapping[str, Any] = point.traces[0].member.run.spec
-    model = {name: value for name, value in spec.get("model", {}).items() if name != "variant"}
-    optim, train = spec.get("optim", {}), spec.get("train", {})
-    kind = optim.get("kind", "adamw"), optim.get("schedule")
-    return model, spec.get("data"), kind, train.get("batch_tokens"), train.get("precision")
 
 
 def _times(ratio: float) -> str:

@@ -226,9 +226,9 @@ def _rows(ours: list[Score], theirs: list[Score], design: Design) -> Iterator[Fl
 
 
 def _of_runs(sums_SJ: Floats, tokens_J: Counts) -> float:
-    """The part of a seed average's clustered variance that comes from runs differing by document; 0 for one seed."""
+    """A seed average's clustered variance that comes from runs differing by document; 0 for one of either."""
     seeds, groups = sums_SJ.shape
-    if seeds < 2:
+    if min(seeds, groups) < 2:
         return 0.0
     total = float(tokens_J.sum())
     residuals_SJ = sums_SJ - np.outer(sums_SJ.sum(1) / total, tokens_J)

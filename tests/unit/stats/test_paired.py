@@ -45,6 +45,16 @@ def test_one_cluster_has_no_error():
     assert clustered_se(np.array([1.0]), np.array([3])) is None
 
 
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_seeds_of_one_document_have_an_error_over_seeds_alone(shift):
+    """Paired, and with no seed in common."""
+    base, other = ([_windows([mean * 10]) for mean in means] for means in ([3.0, 3.1], [2.9, 3.05]))
+    theirs = {seed + 5 * shift: score for seed, score in _scores([2.9, 3.05], other).items()}
+    found = effect(_scores([3.0, 3.1], base), theirs)
+    assert found.se_eval_nats is None
+    assert found.interval() is not None
+
+
 def test_bootstrap_over_documents_agrees_with_the_formula():
     rng = np.random.default_rng(3)
     tokens = rng.integers(5, 60, 300)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 
 from nlq.plots._curves import Curve, Floats, last_step, limits, validation
-from nlq.plots._layout import Key, finish
+from nlq.plots._layout import Key, finish, key_of
 from nlq.plots._lines import DOTS, diverged_handle, draw_curve, handle, sign
 from nlq.plots._style import GREY, arm_styles, panels
 from nlq.plots._words import footer, suffix
@@ -100,8 +100,7 @@ def _drawn(line: Line) -> bool:
 
 
 def _signs(shown: Sequence[Line], has_end: bool) -> Key:
-    known = [
+    return key_of([
         (has_end, sign("", stroke=DOTS), "where the baseline ends"),
         (any(line.loss.lost for line in shown), diverged_handle(), "diverged"),
-    ]
-    return Key([artist for wanted, artist, _ in known if wanted], [text for wanted, _, text in known if wanted])
+    ])  # fmt: skip

@@ -1,6 +1,6 @@
 """Where panels, legends and footer stand: all measured, so that no legend ever covers data or leaves the page."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
 from matplotlib.artist import Artist
@@ -25,6 +25,12 @@ class Key(NamedTuple):
     handles: Sequence[Artist]
     labels: Sequence[str]
     title: str = ""
+
+
+def key_of(entries: Iterable[tuple[bool, Artist, str]]) -> Key:
+    """A legend of those entries that are wanted."""
+    shown = [(artist, text) for is_wanted, artist, text in entries if is_wanted]
+    return Key([artist for artist, _ in shown], [text for _, text in shown])
 
 
 def finish(

@@ -66,17 +66,19 @@ def diverged_handle() -> Artist:
     return Line2D([], [], color=GREY, linestyle="none", marker="x", markersize=5, markeredgewidth=1.4)
 
 
-def sign(marker: str, size: float = 4.0, *, hollow: bool = False, stroke: Stroke | None = None) -> Artist:
-    """What a legend shows, in grey, for a marker that means the same in every arm's colour."""
+def sign(
+    marker: str, size: float = 4.0, *, hollow: bool = False, stroke: Stroke | None = None, colour: str = GREY
+) -> Artist:
+    """What a legend shows for a marker or line by itself; in grey where it means the same in every arm's colour."""
     return Line2D(
         [],
         [],
-        color=GREY,
+        color=colour,
         linestyle=stroke or "none",
         linewidth=0.9,
         marker=marker,
         markersize=size,
-        markerfacecolor="white" if hollow else GREY,
+        markerfacecolor="white" if hollow else colour,
         markeredgewidth=1.2 if marker == "|" else 0.8 if hollow else 0,
     )
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from nlq.plots._layout import Key
+from nlq.plots._layout import Key, key_of
 from nlq.plots._lines import DOTS, diverged_handle, sign, zero_handle
 from nlq.plots._style import GREY, ArmStyle, arm_styles, lighter, panels, printable, shortened
 from nlq.stats.seeds import Mean
@@ -64,16 +64,14 @@ def height(rows: Sequence[Row]) -> float:
 
 def signs(rows: Sequence[Row], one: str, hollow: str = "") -> Key:
     """What the marks mean: `one` value, and a `hollow` one."""
-    known = [
+    return key_of([
         (any(row.values.keys() - row.hollow for row in rows), sign("o", 3.2), one),
         (any(row.hollow for row in rows), sign("o", 3.2, hollow=True), hollow),
         (any(row.mean and row.mean.n > 1 for row in rows), sign("|", 9), "mean"),
         (any(row.mean and row.mean.interval for row in rows), sign("", stroke="solid"), "95 % interval of the mean"),
         (True, zero_handle(), "baseline's mean"),
         (any(row.lost for row in rows), diverged_handle(), "diverged"),
-    ]
-    shown = [(artist, text) for wanted, artist, text in known if wanted]
-    return Key([artist for artist, _ in shown], [text for _, text in shown])
+    ])  # fmt: skip
 
 
 def cut(axes: Axes, rows: Sequence[Row], unit: float = 1.0) -> str:

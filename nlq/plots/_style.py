@@ -43,7 +43,7 @@ LIKENESSES = str.maketrans({"⭐": "★", "🌟": "★", "✅": "✓", "❌": "�
 """Emoji that the font lacks, by the sign that it has."""
 
 TICK_ROOM = 0.13
-"""Share of an axis that a tick's label needs."""
+"""Share of an axis that the label of a tick needs, "4.8e-3"."""
 
 THOUSANDS_FROM = 5_000
 """Axes that reach this step count in thousands."""
@@ -92,11 +92,17 @@ def _dress(axes: Axes, last: bool) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
 
 
-def dress_log(axes: Axes, ends: tuple[float, float], at: Sequence[float], form: Callable[[float], str]) -> None:
+def dress_log(
+    axes: Axes,
+    ends: tuple[float, float],
+    at: Sequence[float],
+    form: Callable[[float], str],
+    tick_room: float = TICK_ROOM,
+) -> None:
     """A logarithmic x axis between two ends; ticks, written by `form`, at those of `at` that have room, first come."""
     axes.set_xscale("log")
     axes.set_xlim(*ends)
-    room = TICK_ROOM * math.log(ends[1] / ends[0])
+    room = tick_room * math.log(ends[1] / ends[0])
     shown: list[float] = []
     for value in dict.fromkeys(at):
         if ends[0] <= value <= ends[1] and all(abs(math.log(value / other)) >= room for other in shown):

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nlq.core.errors import NlqError
-from nlq.plots._layout import Key, finish
+from nlq.plots._layout import Key, finish, key_of
 from nlq.plots._lines import aside, diverged_handle, handle, sign
 from nlq.plots._style import ArmStyle, arm_styles, around, dress_log, lighter, panels
 from nlq.plots._words import footer
@@ -205,15 +205,14 @@ def _step(index: int, count: int, wide: float, most: float) -> float:
 def _keys(data: LrSensitivity, styles: dict[str, ArmStyle]) -> list[Key]:
     arms = Key([handle(styles[line.arm]) for line in data.lines], [_name(line) for line in data.lines])
     points = [tried for line in data.lines for tried in line.points]
-    known = [
+    signs = [
         (any(len(tried.seeds) > 1 for tried in points), sign("o", 2.6), "one seed"),
         (any(line.bowl for line in data.lines), sign("|", 8, stroke=DOTTED), "parabola, vertex"),
         (any(line.tuned != Tuned.INTERIOR for line in data.lines), sign("o", 7, hollow=True), "not tuned"),
         (any(not tried.held for tried in points), sign("o", 3.6, hollow=True), "other settings differ from the best"),
         (bool(_lost(data.lines)), diverged_handle(), "a seed diverged"),
     ]
-    shown = [(artist, text) for wanted, artist, text in known if wanted]
-    return [arms, Key([artist for artist, _ in shown], [text for _, text in shown])]
+    return [arms, key_of(signs)]
 
 
 def _name(line: Line) -> str:

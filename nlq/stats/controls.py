@@ -1,6 +1,7 @@
 """What each arm's loss is worth in parameters, by the arms that are the baseline in another size (METHOD 4.6)."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,12 +10,23 @@ from nlq.core.errors import NlqError
 from nlq.stats.alike import other_size
 from nlq.stats.calibrated import Sigma, sigma_for
 from nlq.stats.documents import Block, block, whole
-from nlq.stats.equivalents import FEWEST_SIZES, Equivalent, Measured, local_fit, two_point
+from nlq.stats.equivalents import (
+    FEWEST_SIZES,
+    Equivalent,
+    Line,
+    Measured,
+    fitted_line,
+    local_fit,
+    two_point,
+    two_point_line,
+)
 from nlq.stats.families import joint_draws
 from nlq.stats.lengths import lengths
 from nlq.stats.paired import Floats
 from nlq.stats.selection import GridPoint, Selection
 from nlq.stats.source import Source
+
+NO_CONTROL = "no control: no arm differs from the baseline in size alone"
 
 
 class Worth(NamedTuple):
@@ -32,11 +44,30 @@ class Worth(NamedTuple):
 
 def controls(selection: Selection) -> list[GridPoint]:
     """Best points of the baseline, first, and of arms that differ from it in size alone, each size once."""
-    found = {_params(selection.reference): selection.reference}
+    found = {params_of(selection.reference): selection.reference}
     for point in selection.best.values():
-        if _params(point) and other_size(point, selection.reference):
-            found.setdefault(_params(point), point)
+        if params_of(point) and other_size(point, selection.reference):
+            found.setdefault(params_of(point), point)
     return list(found.values())
+
+
+def control_line(source: Source, selection: Selection, at: Sequence[float]) -> tuple[list[Measured], Line]:
+    """Mean losses of the controls over the seeds that all of them have, and the fit through them at these sizes.
+
+    Raises NlqError with fewer than two controls, without a common seed, or where one of those diverged.
+    """
+    sizes, sigma = controls(selection), sigma_for(selection, None, source.noises())
+    if len(sizes) < 2:
+        raise NlqError(NO_CONTROL)
+    seeds, table_AS = _table(selection, sizes)
+    if not seeds or not np.isfinite(table_AS).all():
+        raise NlqError("the controls have no seed in common, or one diverged")
+    measured = [_measured(row_S, sigma) for row_S in table_AS]
+    params = [params_of(p) or 0 for p in sizes]
+    if len(sizes) < FEWEST_SIZES:
+        return measured, two_point_line(params, measured, at)
+    kept = _kept(source, selection, sizes, seeds) or whole(table_AS)
+    return measured, fitted_line(params, [m.loss_nats for m in measured], joint_draws(*kept), at)
 
 
 def worths(
@@ -58,14 +89,11 @@ def _worth(
     floor_nats: float | None,
 ) -> Worth:
     every = [*sizes, point]
-    losses = [selection.losses(p) for p in every]
-    seeds = sorted(set.intersection(*(set(found) for found in losses)))
-    table_AS = np.array([[found[seed] for seed in seeds] for found in losses])
+    seeds, table_AS = _table(selection, every)
     loss = float(table_AS[-1].mean()) if seeds else None
     if not seeds or not np.isfinite(table_AS).all():
         return Worth(point, None, None, "no seed in common with the controls, or a diverged one")
-    places = [(p, selection.at.step) for p in every]
-    kept = block(source, places, seeds, selection.at.show_split) or whole(table_AS)
+    kept = _kept(source, selection, every, seeds) or whole(table_AS)
     fits: list[Equivalent | None] = [None, None]
     try:
         for place, floor in enumerate((0.0, floor_nats)):
@@ -75,17 +103,28 @@ def _worth(
     return Worth(point, loss, fits[0], None, fits[1])
 
 
+def _table(selection: Selection, points: Sequence[GridPoint]) -> tuple[list[int], Floats]:
+    """Seeds that all points have, and their losses, (A, S) in nats a token."""
+    losses = [selection.losses(p) for p in points]
+    seeds = sorted(set.intersection(*(set(found) for found in losses)))
+    return seeds, np.array([[found[seed] for seed in seeds] for found in losses])
+
+
+def _kept(source: Source, selection: Selection, points: Sequence[GridPoint], seeds: Sequence[int]) -> Block | None:
+    return block(source, [(p, selection.at.step) for p in points], seeds, selection.at.show_split)
+
+
 def _fit(sizes: list[GridPoint], table_AS: Floats, kept: Block, sigma: Sigma, floor: float) -> Equivalent:
     if len(sizes) < FEWEST_SIZES:
         return _two_point(sizes, table_AS, sigma, floor)
-    params, means_A = [_params(p) or 0 for p in sizes], [float(mean) for mean in table_AS.mean(1)]
+    params, means_A = [params_of(p) or 0 for p in sizes], [float(mean) for mean in table_AS.mean(1)]
     return local_fit(params, means_A[:-1], means_A[-1], joint_draws(*kept), floor)
 
 
 def _two_point(sizes: list[GridPoint], table_AS: Floats, sigma: Sigma, floor: float) -> Equivalent:
     if len(sizes) < 2:
-        raise NlqError("no control: no arm differs from the baseline in size alone")
-    base, control = (_params(p) or 0 for p in sizes)
+        raise NlqError(NO_CONTROL)
+    base, control = (params_of(p) or 0 for p in sizes)
     ours, theirs, variant = (_measured(row_S, sigma) for row_S in table_AS)
     return two_point(ours, theirs, variant, control / base, floor)
 
@@ -97,5 +136,6 @@ def _measured(losses_S: Floats, sigma: Sigma) -> Measured:
     return Measured(float(losses_S.mean()), sd / math.sqrt(n))
 
 
-def _params(point: GridPoint) -> int | None:
+def params_of(point: GridPoint) -> int | None:
+    """Non-embedding parameters; None where not known."""
     return point.traces[0].member.run.non_embedding_params

@@ -13,6 +13,7 @@ from nlq.stats.paired import Floats
 from nlq.stats.scaling import equivalent_params, local_exponent
 
 FEWEST_SIZES = 3
+_Z = float(stats.norm.ppf(0.975))
 
 
 class Measured(NamedTuple):
@@ -44,6 +45,67 @@ class Equivalent(NamedTuple):
             return f"{_gain(self.ratio)} % ({how}{ends})"
         bound = f"≥ {_gain(self.largest)} %" if self.ratio > 1 else "≤ +0.0 %"
         return f"{bound} ({how}extrapolated {_gain(self.ratio)} %, {ends})"
+
+
+class Line(NamedTuple):
+    """The fit through the controls: L - E = c N^-α with `exponent` α; loss by size and its 95 % band, nats a token.
+
+    Arrays of one length; `low` and `high` are NaN where the data do not bound the loss (one seed, no σ).
+    """
+
+    params: Floats
+    loss_nats: Floats
+    low: Floats
+    high: Floats
+    exponent: float
+    sizes: int
+
+
+def two_point_line(
+    params: Sequence[int], ends: Sequence[Measured], at: Sequence[float], floor_nats: float = 0.0
+) -> Line:
+    """Through two controls of these parameters, read at other sizes; the band by the delta method on ln(L - E).
+
+    Raises NlqError where both are of one size, or a loss is at or below the floor.
+    """
+    if len(params) != 2 or params[0] == params[1]:
+        raise NlqError("a two-point line needs two control sizes")
+    above_2 = np.array([end.loss_nats for end in ends]) - floor_nats
+    if (above_2 <= 0).any():
+        raise NlqError(f"a loss is at or below the floor of {floor_nats:g} nats")
+    x_2, x = np.log(np.array(params, dtype=float)), np.log(np.array(at, dtype=float))
+    share = (x - x_2[0]) / (x_2[1] - x_2[0])
+    y_2, se_2 = np.log(above_2), np.array([end.se_nats for end in ends]) / above_2
+    y = (1 - share) * y_2[0] + share * y_2[1]
+    half = _Z * np.hypot((1 - share) * se_2[0], share * se_2[1]) if np.isfinite(se_2).all() else np.full_like(y, np.nan)
+    low, high = np.exp(y - half) + floor_nats, np.exp(y + half) + floor_nats
+    return Line(np.exp(x), np.exp(y) + floor_nats, low, high, float((y_2[0] - y_2[1]) / (x_2[1] - x_2[0])), 2)
+
+
+def fitted_line(
+    params: Sequence[int],
+    losses_nats: Sequence[float],
+    draws_BA: Floats,
+    at: Sequence[float],
+    floor_nats: float = 0.0,
+) -> Line:
+    """Through three or more controls as `local_fit` has it, read at other sizes; the band are percentiles of refits.
+
+    What moves all sizes alike, such as documents that are hard for every model, is taken out of the band: it moves the
+    arms that are read off the line as well.
+    `draws_BA` are resampled losses of the controls in their order. Raises NlqError for a loss at or below the floor.
+    """
+    if min(losses_nats) <= floor_nats:
+        raise NlqError(f"a loss is at or below the floor of {floor_nats:g} nats")
+    x = np.log(np.array(at, dtype=float) / params[0])
+    (slope,), (intercept,) = _slopes(params, np.array([losses_nats]), floor_nats)
+    logs_BA = np.log(np.maximum(draws_BA - floor_nats, 1e-12))
+    level_B = logs_BA.mean(axis=1) - np.log(np.array(losses_nats) - floor_nats).mean()
+    slope_B, intercept_B = _slopes(params, draws_BA, floor_nats)
+    refits_BX = np.exp((intercept_B - level_B)[:, None] + slope_B[:, None] * x) + floor_nats
+    low, high = np.quantile(refits_BX, [0.025, 0.975], axis=0)
+    loss = np.exp(intercept + slope * x) + floor_nats
+    return Line(np.exp(x) * params[0], loss, low, high, -float(slope), len(params))
 
 
 def two_point(
@@ -89,12 +151,18 @@ def local_fit(
 
 def _fits(params: Sequence[int], losses_BA: Floats, floor_nats: float) -> tuple[Floats, Floats]:
     """Exponent and equivalent ratio to the first size of each row; +inf where larger models are no better."""
-    x_A = np.log(np.array(params) / params[0])
-    y_BA = np.log(np.maximum(losses_BA - floor_nats, 1e-12))
-    slope, intercept = np.polyfit(x_A, y_BA[:, :-1].T, 1)
+    slope, intercept = _slopes(params, losses_BA[:, :-1], floor_nats)
+    y_B = np.log(np.maximum(losses_BA[:, -1] - floor_nats, 1e-12))
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        ratio = np.exp((y_BA[:, -1] - intercept) / slope)
+        ratio = np.exp((y_B - intercept) / slope)
     return -slope, np.where(slope < 0, ratio, math.inf)
+
+
+def _slopes(params: Sequence[int], losses_BA: Floats, floor_nats: float) -> tuple[Floats, Floats]:
+    """Slope and intercept of each row's least squares of ln(L - E) on ln(N / N of the first size)."""
+    x_A = np.log(np.array(params) / params[0])
+    slope, intercept = np.polyfit(x_A, np.log(np.maximum(losses_BA - floor_nats, 1e-12)).T, 1)
+    return slope, intercept
 
 
 def _log_ratios(
@@ -110,7 +178,7 @@ def _log_ratios(
 
 def _fieller(top: float, bottom: float, v_top: float, v_bottom: float, covariance: float) -> tuple[float, float]:
     """95 % limits of top/bottom for normal parts (Fieller 1954); infinite where `bottom` is not clear of 0."""
-    z2 = float(stats.norm.ppf(0.975)) ** 2
+    z2 = _Z**2
     a, b, c = bottom**2 - z2 * v_bottom, top * bottom - z2 * covariance, top**2 - z2 * v_top
     if a <= 0:
         return -math.inf, math.inf

@@ -17,6 +17,7 @@ from nlq.plots import (
     lr_sensitivity,
     paired_difference,
     relative_improvement,
+    scaling_fit,
     seeds,
     throughput,
     training_dynamics,
@@ -27,7 +28,17 @@ from nlq.plots._style import MARKERS, arm_styles, printable
 from nlq.report import table1
 
 FIGURES = [training_dynamics, relative_improvement]
-DRAWN = [*FIGURES, lr_sensitivity, tuning_curve, seeds, throughput, loss_vs_flops, loss_vs_time, paired_difference]
+DRAWN = [
+    *FIGURES,
+    lr_sensitivity,
+    tuning_curve,
+    seeds,
+    throughput,
+    loss_vs_flops,
+    loss_vs_time,
+    paired_difference,
+    scaling_fit,
+]
 
 
 def _arm(fake, index, **changes):
@@ -64,6 +75,8 @@ def _states(fake):
         "no seed in common": fake.make(_arm(fake, 3, seeds=(8, 9))),
         "lengths differ": fake.make(_arm(fake, 2, steps=200)),
         "60,000 steps": fake.make([replace(arm, seeds=(0,)) for arm in fake.ARMS[:2]], steps=60_000, every=1_000),
+        "four sizes": fake.sized((1, 2, 3), (0.02, 0.06, 0.3)),
+        "two sizes": fake.sized((1,), tuple(0.02 * i for i in range(10))),
         "labels": fake.make(_arm(fake, 1, label="$x_1$ _a ⭐ 字 " * 9)),
     }
 
@@ -72,7 +85,8 @@ RATES = (1e-3, 1.5e-3, 2e-3, 3e-3, 4e-3, 8e-3)
 STATES = [
     "plain", "baseline alone", "one run", "eight arms of six points", "twelve arms", "an arm that diverged",
     "diverged at once", "one seed diverged", "baseline diverged", "running", "first evaluation only", "an arm waits",
-    "only the baseline is evaluated", "no seed in common", "lengths differ", "60,000 steps", "labels",
+    "only the baseline is evaluated", "no seed in common", "lengths differ", "60,000 steps", "four sizes", "two sizes",
+    "labels",
 ]  # fmt: skip
 
 
@@ -226,7 +240,7 @@ def test_titles():
     assert all("\n" not in title for title in titles().values())
 
 
-@pytest.mark.parametrize("name", [_name(module).replace("_", "-") for module in DRAWN])
+@pytest.mark.parametrize("name", [_name(m).replace("_", "-") for m in DRAWN])
 def test_every_figure_gives_the_same_bytes_twice(fake, tmp_path, name):
     rates = (5e-4, 2e-3, 8e-3)
     first, second = (make(name, fake.make(rates=rates), None, tmp_path / f"{n}.png").read_bytes() for n in (1, 2))

@@ -7,28 +7,9 @@ import pytest
 from nlq.report import equivalents
 from nlq.report.render import FORMATS, render
 
-MLP = {1: 4.0, 2: 4.75, 3: 5.0}
-
-
-def _sized(fake, sizes=(1, 2, 3), gain=0.02):
-    """The baseline at several sizes, each a little better, and an arm with another query map."""
-    wide = {"a": (2, 0.0276, 10_616_832), "b": (3, 0.037, 14_155_776)}
-    arms = [fake.ARMS[0], *(fake.Arm(n, n, g, p) for n, (s, g, p) in wide.items() if s in sizes)]
-    source = fake.make([*arms, replace(fake.ARMS[3], gain=gain)], rates=(2e-3,))
-    ratio = {"baseline": 4.0, "a": 4.75, "b": 5.0}
-
-    def shaped(member):
-        model = {"layers": 12, "query": {"kind": "linear"}, "mlp": {"kind": "gelu", "ratio": ratio.get(member.arm, 4)}}
-        if member.arm == "nonlinear-q":
-            model["query"] = {"kind": "residual_mlp"}
-        return replace(member, run=replace(member.run, spec={**member.run.spec, "model": model}))
-
-    source.record = replace(source.record, members=tuple(shaped(m) for m in source.record.members))
-    return source
-
 
 def test_controls_are_the_baseline_in_other_sizes(fake):
-    table = equivalents.read(_sized(fake))
+    table = equivalents.read(fake.sized())
     assert table.controls == ("Baseline", "a", "b")
     (row,) = table.rows
     assert (row.arm, row.sizes, row.bracketed) == ("nonlinear-q", 3, True)
@@ -37,20 +18,20 @@ def test_controls_are_the_baseline_in_other_sizes(fake):
 
 
 def test_two_sizes_and_beyond_them(fake):
-    (row,) = equivalents.read(_sized(fake, (1, 2), 0.06), None, 0.0018).rows
+    (row,) = equivalents.read(fake.sized((1,), (0.06,)), None, 0.0018).rows
     assert row.sizes == 2
     assert row.equivalent.startswith("≥ +12.5 % (two-point, extrapolated +")
 
 
 def test_without_a_control(fake):
-    table = equivalents.read(_sized(fake, (1,)))
+    table = equivalents.read(fake.sized(()))
     assert table.rows[0].equivalent is None
     assert any("no control" in note for note in table.notes)
 
 
 def test_an_imported_variant_is_no_control_by_its_size(fake):
     """Its spec has a name where slots would stand."""
-    source = _sized(fake)
+    source = fake.sized()
 
     def named(member):
         model = {"layers": 12} | ({"variant": "nonlinear_q"} if member.arm == "nonlinear-q" else {})
@@ -63,7 +44,7 @@ def test_an_imported_variant_is_no_control_by_its_size(fake):
 
 
 def test_one_seed_bounds_nothing(fake):
-    source = _sized(fake, (1, 2))
+    source = fake.sized((1,))
     source.record = replace(source.record, members=tuple(m for m in source.record.members if m.run.seed == 0))
     (row,) = equivalents.read(source).rows
     assert row.ratio_interval == (0.0, float("inf"))
@@ -71,12 +52,12 @@ def test_one_seed_bounds_nothing(fake):
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format(fake, form):
-    assert "Equivalent" in render(equivalents.sheet(equivalents.read(_sized(fake))), form) or form in ("csv", "json")
+    assert "Equivalent" in render(equivalents.sheet(equivalents.read(fake.sized())), form) or form in ("csv", "json")
 
 
 @pytest.mark.parametrize(("floor", "alpha", "worth"), [(1.69, "0.19", "+35.8 %"), (1.817, "0.21", "+35.9 %")])
 def test_the_papers_equivalent_at_a_stated_floor(fake, floor, alpha, worth):
-    source = _sized(fake, (1, 2))
+    source = fake.sized((1,))
     losses = {"baseline": 2.9441, "a": 2.9165, "nonlinear-q": 2.8736}
     for member in source.record.members:
         rows = source.rows[member.run.run_id]
@@ -92,7 +73,7 @@ def test_the_papers_equivalent_at_a_stated_floor(fake, floor, alpha, worth):
 
 
 def test_without_a_floor_no_column_of_it(fake):
-    assert "at E" not in render(equivalents.sheet(equivalents.read(_sized(fake))), "md")
+    assert "at E" not in render(equivalents.sheet(equivalents.read(fake.sized())), "md")
 
 
 def test_command_refuses_a_floor_that_is_none(nlq):

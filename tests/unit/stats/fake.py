@@ -3,7 +3,7 @@
 import math
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -93,6 +93,25 @@ def make(arms=ARMS, name="wd-lr-grid", steps=300, every=50, rates=(1e-3, 2e-3), 
                 frames.append(frame)
     record = SweepRecord(name, arms[0].name if arms else "baseline", "2026-01-01T00:00:00Z", tuple(members))
     return Fake(record, rows, pd.concat(frames) if frames else pd.DataFrame())
+
+
+def sized(sizes=(1, 2), gains=(0.02,)) -> Fake:
+    """The baseline with wider feed-forwards, each a little better, and arms with another query map and these gains."""
+    wider = {1: ("a", 0.0276, 10_616_832, 4.75), 2: ("b", 0.037, 14_155_776, 5.0), 3: ("c", 0.09, 56_623_104, 8.0)}
+    arms = [Arm(name, name, gain, params) for name, gain, params, _ in (wider[size] for size in sizes)]
+    names = ["nonlinear-q", *(f"variant-{i}" for i in range(1, len(gains)))]
+    variants = [replace(ARMS[3], name=name, gain=gain) for name, gain in zip(names, gains, strict=True)]
+    source = make([ARMS[0], *arms, *variants], rates=(2e-3,))
+    ratios = {name: ratio for name, _, _, ratio in wider.values()}
+
+    def shaped(member):
+        kind = "residual_mlp" if member.arm in names else "linear"
+        mlp = {"kind": "gelu", "ratio": ratios.get(member.arm, 4.0)}
+        model = {"layers": 12, "query": {"kind": kind}, "mlp": mlp}
+        return replace(member, run=replace(member.run, spec={**member.run.spec, "model": model}))
+
+    source.record = replace(source.record, members=tuple(map(shaped, source.record.members)))
+    return source
 
 
 def _run(arm, index, point, seed, steps, every, splits):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nlq.core.errors import NlqError
-from nlq.stats.equivalents import Measured, local_fit, two_point
+from nlq.stats.equivalents import Measured, fitted_line, local_fit, two_point, two_point_line
 from nlq.stats.surface import Surface, fit_surface
 
 BASE, CONTROL, SCALED, BEST = 2.9441, 2.9165, 2.9173, 2.8736
@@ -115,3 +115,33 @@ def test_few_points_are_named_and_too_few_refused():
         fit_surface(n[:5], d[:5], [3.0] * 5)
     with pytest.raises(NlqError, match="above 0"):
         fit_surface(n, d, [-1.0] * 9)
+
+
+def test_the_two_point_line_goes_through_its_ends_and_meets_the_variant_at_its_equivalent():
+    ends = [Measured(BASE, 0.002), Measured(CONTROL, 0.002)]
+    worth = _paper(0.002).ratio
+    line = two_point_line([1000, 1125], ends, [1000, 1125, 1000 * worth, 1000 * 1.125**0.5])
+    assert list(line.loss_nats[:3]) == pytest.approx([BASE, CONTROL, BEST])
+    assert line.exponent == pytest.approx(_paper(0.002).exponent)
+    assert [round(float(h - m), 5) for h, m in zip(line.high, line.loss_nats, strict=True)][:2] == [0.00392, 0.00392]
+    assert (line.high - line.loss_nats)[3] == pytest.approx(1.96 * 0.002 / math.sqrt(2), rel=1e-2)
+
+
+def test_without_a_standard_error_a_line_has_no_band():
+    line = two_point_line([1000, 1125], [Measured(BASE, math.inf), Measured(CONTROL, math.inf)], [1000, 1100])
+    assert np.isnan(line.low).all() and np.isfinite(line.loss_nats).all()
+    with pytest.raises(NlqError, match="two control sizes"):
+        two_point_line([1000, 1000], [Measured(BASE, 0.0)] * 2, [1000])
+    with pytest.raises(NlqError, match="floor"):
+        two_point_line([1000, 1125], [Measured(BASE, 0.0), Measured(CONTROL, 0.0)], [1000], 2.92)
+
+
+def test_the_fitted_line_is_a_power_law_and_its_band_leaves_out_what_all_sizes_share():
+    params = [100, 200, 400]
+    losses = [4.0 * n**-0.08 for n in params]
+    shared_BA = np.array(losses) * np.linspace(0.9, 1.1, 50)[:, None]
+    line = fitted_line(params, losses, shared_BA, [100, 150, 800])
+    expected = [4.0 * n**-0.08 for n in (100, 150, 800)]
+    assert list(line.loss_nats) == pytest.approx(expected)
+    assert list(line.low) == pytest.approx(expected) and list(line.high) == pytest.approx(expected)
+    assert (line.sizes, round(line.exponent, 6)) == (3, 0.08)

@@ -31,7 +31,9 @@ def measured(selection: Selection) -> Facts:
     """How the numbers were measured: each fact with its values over all runs, counted where they differ."""
     every = [dict(_facts(selection, trace)) for trace in selection.traces()]
     names = [name for name in every[0] if name not in OF_ONE_RUN]
-    return tuple((name, _values([facts[name] for facts in every])) for name in names)
+    seeds = sorted({trace.seed for trace in selection.traces()})
+    shared = tuple((name, _values([facts[name] for facts in every])) for name in names)
+    return (("seeds", ", ".join(map(str, seeds))), *shared)
 
 
 def run_ids(points: Sequence[GridPoint], seeds: Sequence[int] | None = None) -> tuple[str, ...]:

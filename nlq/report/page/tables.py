@@ -47,11 +47,27 @@ MEANS: Mapping[str, str] = {
     "η_max": "Peak learning rate.",
     "η_min": "Learning rate after the decay.",
     "Equivalent N.E. params": "How many times the baseline's parameters reach the arm's loss.",
+    "Tokens": "How many times the baseline's tokens reach the arm's loss.",
+    "FLOPs": "How many times the baseline's FLOPs reach the arm's loss.",
+    "Time": "How many times the baseline's training time reaches the arm's loss.",
 }
 """What a column shows, by its header."""
 
 COMPARED = frozenset(
-    {"Verdict", "δ, nats", "ΔLL", "ΔPPX", "p", "n", "Δ N.E. params", "Found", "Equivalent N.E. params"}
+    {
+        "Verdict",
+        "δ, nats",
+        "ΔLL",
+        "ΔPPX",
+        "p",
+        "n",
+        "Δ N.E. params",
+        "Found",
+        "Equivalent N.E. params",
+        "Tokens",
+        "FLOPs",
+        "Time",
+    }
 )
 """Columns in which the baseline's runs stand behind a number, too."""
 

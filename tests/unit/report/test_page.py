@@ -124,6 +124,8 @@ def test_every_cell_has_runs_behind_it(fake):
     assert facts["training data hash"] == "same-1-300"
     assert facts["spec key"] == "key-nonlinear-q-1-1"
     assert facts["commit"] == "12e65b3aa"
+    assert page.measured[0] == ("seeds", "0, 1")
+    assert dict(page.measured)["machine"] == "host, cpu, 1 thread"
 
 
 def test_table_1_with_evidence_in_every_format(fake):

@@ -14,6 +14,7 @@ from nlq.stats.paired import Design
 from nlq.stats.printing import DASH, between, nats, p_value, percent, plural
 from nlq.stats.seeds import ll_interval, ppx_interval
 from nlq.stats.source import Source
+from nlq.stats.tuning import Cross, cross
 from nlq.stats.verdict import SMALLEST_CLAIM, Word
 
 TITLE = "Evidence: each arm against the baseline"
@@ -28,6 +29,7 @@ class Row:
     `delta_*` are paired by seed where `design` says so. Intervals hold for all arms together at 95 %. `n_seeds` are
     behind the effect, `n_fresh` of them did not choose the point. `flattery_nats` is what choosing among points is
     expected to add to the gain, 0 on fresh seeds, `corrected_nats` the gain out of bag where there are none.
+    `base_at_other_nats` is the baseline's loss at the arm's best point, and so on.
     `wins` is the share of pairs of seeds in which the arm is lower.
     """
 
@@ -57,6 +59,10 @@ class Row:
     wins: float | None
     flattery_nats: float | None
     corrected_nats: float | None
+    base_at_base_nats: float | None
+    base_at_other_nats: float | None
+    other_at_base_nats: float | None
+    other_at_other_nats: float | None
     verdict: str
     reasons: tuple[str, ...]
     seeds_needed: int | None
@@ -86,7 +92,7 @@ def read(reader: Source, sweep: str | None = None, sigma_nats: float | None = No
 def of(found: Evidence) -> Table:
     """The table of evidence that has been gathered."""
     at = found.selection.at
-    rows = tuple(_row(finding) for finding in found.findings)
+    rows = tuple(_row(finding, cross(found.selection, finding.point.arm)) for finding in found.findings)
     record = found.selection.sweep
     return Table(
         record.name, record.baseline, at.step, at.show_split, found.family, found.sigma_nats, rows, tuple(_notes(found))
@@ -98,7 +104,7 @@ def sheet(table: Table) -> Sheet:
     return lay_out(f"{TITLE} ({table.sweep})", COLUMNS, table.rows, table.notes, asdict(table))
 
 
-def _row(finding: Finding) -> Row:
+def _row(finding: Finding, crossed: Cross) -> Row:
     effect, point, joint = finding.effect, finding.point, finding.joint
     return Row(
         arm=point.arm,
@@ -127,6 +133,10 @@ def _row(finding: Finding) -> Row:
         wins=finding.wins,
         flattery_nats=finding.flattery_nats,
         corrected_nats=finding.corrected.delta_nats if finding.corrected else None,
+        base_at_base_nats=crossed.base_at_base,
+        base_at_other_nats=crossed.base_at_other,
+        other_at_base_nats=crossed.other_at_base,
+        other_at_other_nats=crossed.other_at_other,
         verdict=str(finding.verdict.word),
         reasons=finding.verdict.reasons,
         seeds_needed=finding.verdict.seeds_needed,

@@ -10,12 +10,16 @@ from nlq.report.budgets import expected, lowest
 from nlq.report.evidence import sigma_notes, unconfirmed
 from nlq.stats.evidence import Evidence, Finding, gather
 from nlq.stats.origin import origin, where
-from nlq.stats.paired import Design, Effect
+from nlq.stats.paired import Clusters, Design, Effect, clustered_se, document_interval
 from nlq.stats.printing import DASH, between, loss, nats, p_value, percent, plural, settings
 from nlq.stats.seeds import ll_interval, ppx_interval
+from nlq.stats.selection import GridPoint, Selection
 from nlq.stats.source import Source
-from nlq.stats.tuning import Cross, Optimum, cross
+from nlq.stats.tuning import Cross, Optimum, cross, median_loss, tuning_loss
 from nlq.stats.verdict import smallest_claim
+
+RESAMPLES = 2000
+"""Of documents, for the BCa interval."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ def sheet(why: Why) -> Sheet:
 def _steps(evidence: Evidence, finding: Finding) -> Iterator[tuple[str, str]]:
     yield from _tuning(evidence, finding)
     if finding.effect:
-        yield from _effect(finding.effect)
+        yield from _effect(finding.effect, finding.documents)
         yield from _together(evidence, finding)
     if finding.corrected:
         yield "δ without confirmation, nats", unconfirmed(finding)
@@ -87,7 +91,8 @@ def _tuning(evidence: Evidence, finding: Finding) -> Iterator[tuple[str, str]]:
         ("arm's best point", point, finding.optimum),
     ):
         yield what, f"{settings(best.settings) or DASH}; {_optimum(found)}"
-    yield "each at the other's optimum", _cross(cross(selection, point.arm))
+    yield from _cross(cross(selection, point.arm))
+    yield "best against best, median against median (select)", _ranks(selection, point)
     for what, arm in (("baseline", selection.sweep.baseline), ("arm", point.arm)):
         yield f"{what}: expected best of k points", expected(selection, arm)
     if finding.flattery_nats is None:
@@ -100,14 +105,24 @@ def _optimum(found: Optimum) -> str:
     return f"{found.tuned}; parabola in ln η: lowest at {lowest(found)}" if found.bowl else str(found.tuned)
 
 
-def _cross(found: Cross) -> str:
-    return (
-        f"baseline {loss(found.base_at_base)} at its own, {loss(found.base_at_other)} at the arm's; "
-        f"arm {loss(found.other_at_other)} at its own, {loss(found.other_at_base)} at the baseline's"
-    )
+def _cross(found: Cross) -> Iterator[tuple[str, str]]:
+    """The 2×2 table, one line an optimum; a dash where an arm was not trained there."""
+    for whose, base, other in (
+        ("baseline's", found.base_at_base, found.other_at_base),
+        ("arm's", found.base_at_other, found.other_at_other),
+    ):
+        gain = None if base is None or other is None else base - other
+        yield f"at the {whose} optimum", f"baseline {loss(base)}, arm {loss(other)}: δ {nats(gain)}"
 
 
-def _effect(effect: Effect) -> Iterator[tuple[str, str]]:
+def _ranks(selection: Selection, point: GridPoint) -> str:
+    """Losses that choose: of each arm's best point, and the median of its points."""
+    best = (tuning_loss(selection, p) for p in (selection.reference, point))
+    medians = (median_loss(selection, arm) for arm in (selection.sweep.baseline, point.arm))
+    return "; ".join(" and ".join("+∞" if x == float("inf") else loss(x) for x in pair) for pair in (best, medians))
+
+
+def _effect(effect: Effect, documents: Clusters | None) -> Iterator[tuple[str, str]]:
     yield "design", f"{effect.design}; {plural(len(effect.seeds), 'seed')}: {', '.join(map(str, effect.seeds))}"
     yield "δ = L_base − L", f"{nats(effect.delta_nats)} nats; L_base {loss(effect.baseline_nats)}"
     if effect.correlation is not None:
@@ -116,6 +131,10 @@ def _effect(effect: Effect) -> Iterator[tuple[str, str]]:
     if effect.sd_nats is not None:
         yield "sd of one difference over seeds", f"{effect.sd_nats:.5f} nats"
     yield "SE of the evaluation", _evaluation(effect)
+    if documents is not None and (se := clustered_se(documents.sums_J, documents.tokens_J)) is not None:
+        ends = document_interval(documents.sums_J, documents.tokens_J, draws=RESAMPLES)
+        yield "over documents alone, clustered SE", f"{se:.5f} nats"
+        yield f"over documents alone, BCa interval ({RESAMPLES:,} resamples)", between(ends, nats)
     if effect.se_nats is not None:
         yield "SE of both together", f"{effect.se_nats:.5f} nats, {effect.df:.1f} degrees of freedom"
     alone = effect.interval()

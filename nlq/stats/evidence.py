@@ -12,7 +12,19 @@ from nlq.stats.compare import UNKNOWN, compare, made_elsewhere
 from nlq.stats.effects import Interval
 from nlq.stats.families import correlation, critical, holm, joint_draws, joint_p
 from nlq.stats.out_of_bag import Corrected, corrected
-from nlq.stats.paired import Design, Effect, Floats, Score, beats, clusters, effect, same_documents
+from nlq.stats.paired import (
+    Clusters,
+    Design,
+    Effect,
+    Floats,
+    Score,
+    beats,
+    clusters,
+    document_differences,
+    effect,
+    same_documents,
+)
+from nlq.stats.passes import in_words
 from nlq.stats.printing import plural
 from nlq.stats.selection import GridPoint, Selection, load
 from nlq.stats.source import Source
@@ -33,7 +45,7 @@ class Finding:
     `fresh` are seeds behind the effect that did not choose the point, `joint` the interval that holds for all arms
     together, `p_joint` the p-value adjusted likewise, `wins` the share of pairs of seeds in which the arm is lower,
     `flattery_nats` by how much the choice among points is expected to flatter it, 0 on fresh seeds, `corrected` the
-    gain out of bag where the seeds that chose are those that show.
+    gain out of bag where the seeds that chose are those that show, `documents` the differences by document.
     """
 
     point: GridPoint
@@ -49,6 +61,7 @@ class Finding:
     z: float | None
     verdict: Verdict
     badges: tuple[str, ...]
+    documents: Clusters | None = None
     corrected: Corrected | None = None
 
 
@@ -206,8 +219,15 @@ def _finding(
         point, budget(selection.points[point.arm]), optimum(selection, point.arm), found, fresh, together, narrow,
         p_joint, wins, _flattery(selection, point, fresh, sigma),
         found.z(sigma.alone) if found and sigma.alone and len(found.seeds) == 1 else None,
-        verdict, tuple(_badges(selection, point, found, fresh)),
+        verdict, tuple(_badges(selection, point, found, fresh)), _documents(pair, found),
     )  # fmt: skip
+
+
+def _documents(pair: tuple[Scores, Scores], found: Effect | None) -> Clusters | None:
+    """Of the seeds behind the effect."""
+    seeds = found.seeds if found else ()
+    base, other = ([score for seed, score in arm.items() if seed in seeds] for arm in pair)
+    return document_differences(base, other)
 
 
 def _fresh(selection: Selection, point: GridPoint, pair: tuple[Scores, Scores]) -> tuple[int, ...]:
@@ -274,6 +294,8 @@ def _badges(selection: Selection, point: GridPoint, found: Effect | None, fresh:
     speeds = [[t.member.run.tokens_per_s for t in p.traces] for p in (selection.reference, point)]
     yield "speed measured" if all(all(s) for s in speeds) else "speed not measured"
     yield "downstream not measured"
+    ours, theirs = (in_words(p) for p in (point, selection.reference))
+    yield ours if ours == theirs else f"{ours}; of the baseline {theirs}"
 
 
 def _count_badge(selection: Selection, point: GridPoint) -> str:

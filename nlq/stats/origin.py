@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from nlq.core.run import Provenance, State
 from nlq.stats.compare import UNKNOWN, compare
+from nlq.stats.passes import passes
 from nlq.stats.printing import plural
 from nlq.stats.selection import Selection
 from nlq.stats.tuning import RATE, budget, optimum
@@ -35,7 +36,7 @@ def where(selection: Selection) -> str:
 def remarks(selection: Selection) -> list[str]:
     """What limits the comparison, one sentence each; empty when nothing does."""
     sources = (_preview, _unfinished, _shorter, _single_seed, _unclear, _edges, _unmatched, _imported, _unpaired)
-    return [line for source in (*sources, _budgets, _mixed) for line in source(selection)]
+    return [line for source in (*sources, _repeated, _budgets, _mixed) for line in source(selection)]
 
 
 def _listed(noun: str, values: Iterable[object]) -> str:
@@ -129,6 +130,15 @@ def _unpaired(selection: Selection) -> Iterator[str]:
             yield f"{arm}: no seed in common with the baseline, so no difference"
         elif common and len(common) < len(own):
             yield f"{arm}: differences over the {plural(len(common), 'seed')} that the baseline has too"
+
+
+def _repeated(selection: Selection) -> Iterator[str]:
+    """Tokens that are read again teach less than new ones."""
+    found = {arm: times for arm, p in selection.best.items() if (times := passes(p.traces[0])) and times > 1}
+    if found:
+        texts = dict.fromkeys(f"{times:.2f}" for times in found.values())
+        whose = f" ({', '.join(found)})" if len(found) < len(selection.best) else ""
+        yield f"tokens repeated: {', '.join(texts)} passes over the training text{whose}"
 
 
 def _budgets(selection: Selection) -> Iterator[str]:

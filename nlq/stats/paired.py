@@ -114,6 +114,9 @@ def document_interval(sums_J: Floats, tokens_J: Counts, confidence: float = 0.95
     def ratio(d: Floats, n: Floats, axis: int = -1) -> Floats:
         return np.asarray(d.sum(axis) / n.sum(axis))
 
+    middle = float(sums_J.sum() / tokens_J.sum())
+    if np.allclose(sums_J, middle * tokens_J, atol=1e-12):
+        return Interval(middle, middle)  # nothing varies, and BCa would divide by 0
     found = stats.bootstrap(
         (sums_J, tokens_J.astype(float)), ratio, paired=True, vectorized=True, n_resamples=draws, batch=100,
         confidence_level=confidence, method="BCa", rng=np.random.default_rng(0),
@@ -127,6 +130,14 @@ def averaged(evaluations: Sequence[WindowLosses | None]) -> Clusters | None:
     if not found or len(found) < len(evaluations) or not all(same_documents(found[0], one) for one in found):
         return None
     return found[0]._replace(sums_J=np.mean([one.sums_J for one in found], axis=0))
+
+
+def document_differences(base: Sequence[Score], other: Sequence[Score]) -> Clusters | None:
+    """Seed-averaged differences by document, in nats; None where evaluations are not kept or differ in documents."""
+    ours, theirs = (averaged([score.windows for score in arm]) for arm in (base, other))
+    if ours is None or theirs is None or not same_documents(ours, theirs):
+        return None
+    return ours._replace(sums_J=ours.sums_J - theirs.sums_J)
 
 
 def same_documents(one: Clusters, other: Clusters) -> bool:
@@ -211,12 +222,12 @@ def _evaluation(ours: list[Score], theirs: list[Score], design: Design) -> tuple
     99 % where they are most of that variance; so the SE is of what documents differ by beyond them, as the variance of
     two crossed clusterings has that of the cells taken off (Cameron, Gelbach and Miller 2011).
     """
-    base, other = (averaged([score.windows for score in arm]) for arm in (ours, theirs))
-    if base is None or other is None or not same_documents(base, other):
+    apart = document_differences(ours, theirs)
+    if apart is None:
         return None, None
-    se = clustered_se(base.sums_J - other.sums_J, base.tokens_J)
-    own = sum(_of_runs(rows_SJ, base.tokens_J) for rows_SJ in _rows(ours, theirs, design))
-    return None if se is None else math.sqrt(max(0.0, se**2 - own)), len(base.ids_J)
+    se = clustered_se(apart.sums_J, apart.tokens_J)
+    own = sum(_of_runs(rows_SJ, apart.tokens_J) for rows_SJ in _rows(ours, theirs, design))
+    return None if se is None else math.sqrt(max(0.0, se**2 - own)), len(apart.ids_J)
 
 
 def _rows(ours: list[Score], theirs: list[Score], design: Design) -> Iterator[Floats]:

@@ -176,6 +176,12 @@ def cross(selection: Selection, arm: str) -> Cross:
     return Cross(*(_mean(selection.losses(p)) if p else None for p in (base, *there, other)))
 
 
+def median_loss(selection: Selection, arm: str) -> float | None:
+    """Median over an arm's points of the losses that choose, nats a token; by rank, so a diverged point counts +∞."""
+    found = sorted(x for p in selection.points[arm] if (x := tuning_loss(selection, p)) is not None)
+    return (found[(len(found) - 1) // 2] + found[len(found) // 2]) / 2 if found else None
+
+
 def tuning_loss(selection: Selection, point: GridPoint) -> float | None:
     """Mean over tuning seeds on the select split, nats a token; +inf where one diverged, None without a result."""
     return _mean(selection.tuning_losses(point))

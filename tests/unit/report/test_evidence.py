@@ -174,3 +174,29 @@ def test_why_not_of_the_baseline_or_of_an_unknown_arm(fake):
 def test_json_is_strict(fake):
     table = json.loads(render(evidence.sheet(evidence.read(fake.make())), "json"))
     assert {"family", "rows", "notes", "sigma_nats"} <= table.keys()
+
+
+def test_the_cross_table_and_ranks(fake):
+    grid = fake.lr_points(1e-3, 2e-3), fake.lr_points(2e-3, 4e-3)
+    arms = [replace(fake.ARMS[0], points=grid[0]), replace(fake.ARMS[3], points=grid[1])]
+    source = fake.make(arms)
+    rows = {row.step: row.found for row in why.read(source, "nonlinear-q").rows}
+    (row,) = evidence.read(source).rows
+    for at, pair in (("baseline's", ("base_at_base_nats", "other_at_base_nats")),
+                     ("arm's", ("base_at_other_nats", "other_at_other_nats"))):  # fmt: skip
+        base, other = (getattr(row, name) for name in pair)
+        assert rows[f"at the {at} optimum"] == f"baseline {base:.4f}, arm {other:.4f}: δ +{base - other:.4f}"
+    assert rows["best against best, median against median (select)"].count(" and ") == 2
+    apart = fake.make([replace(fake.ARMS[0], points=fake.lr_points(1e-3)), arms[1]])
+    assert ", arm –: δ –" in {r.step: r.found for r in why.read(apart, "nonlinear-q").rows}["at the baseline's optimum"]
+
+
+def test_bca_over_documents_stands_beside_the_clustered_error(fake):
+    source = _confirmed(fake)
+    rows = {row.step: row.found for row in why.read(source, "nonlinear-q").rows}
+    se = float(rows["over documents alone, clustered SE"].split()[0])
+    low, high = map(float, rows["over documents alone, BCa interval (2,000 resamples)"].strip("[]").split(", "))
+    assert low < 0.05 < high
+    assert (high - low) / 3.92 == pytest.approx(se, rel=0.1)
+    source.kept = False
+    assert not any("BCa" in row.step for row in why.read(source, "nonlinear-q").rows)

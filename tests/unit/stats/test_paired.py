@@ -170,3 +170,9 @@ def test_coverage_of_the_interval_over_seeds(rho):
     draws = rng.multivariate_normal([0, 0], 0.0018**2 * np.array([[1, rho], [rho, 1]]), (1500, 5))
     held = [effect(_scores(pair[:, 0]), _scores(pair[:, 1])).interval() for pair in draws]
     assert np.mean([low <= 0 <= high for low, high in held]) == pytest.approx(0.95, abs=0.015)
+
+
+def test_documents_that_all_differ_alike_need_no_bootstrap():
+    tokens = np.array([10, 20, 30])
+    assert document_interval(0.5 * tokens, tokens) == (0.5, 0.5)
+    assert document_interval(0.0 * tokens, tokens) == (0.0, 0.0)

@@ -17,7 +17,9 @@ from nlq.stats.tuning import (
     expected_best,
     fresh_seeds,
     further_seeds,
+    median_loss,
     optimum,
+    tuning_loss,
     winners_curse,
 )
 
@@ -116,3 +118,13 @@ def test_each_arm_at_the_others_optimum(fake):
     assert found.other_at_base == found.other_at_other < found.base_at_base
     alone = [replace(fake.ARMS[0], points=fake.lr_points(1e-3)), replace(fake.ARMS[3], points=fake.lr_points(4e-3))]
     assert cross(load(fake.make(alone), None), "nonlinear-q")[1:3] == (None, None)
+
+
+def test_median_of_points_by_rank(fake):
+    source = fake.make([fake.ARMS[0], replace(fake.ARMS[3], diverged={(2, 0): 50})], rates=(1e-3, 2e-3, 4e-3, 8e-3))
+    selection = load(source, None)
+    ordered = sorted(tuning_loss(selection, p) for p in selection.points["baseline"])
+    assert median_loss(selection, "baseline") == pytest.approx(np.median(ordered))
+    own = sorted(tuning_loss(selection, p) for p in selection.points["nonlinear-q"])
+    assert own[-1] == math.inf
+    assert median_loss(selection, "nonlinear-q") == pytest.approx((own[1] + own[2]) / 2)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
 
 from nlq.core.errors import NlqError
 from nlq.plots._layout import Key, finish, key_of
@@ -152,7 +152,7 @@ def _dress_losses(axes: Axes, data: ScalingFit) -> None:
     axes.set_ylim(*around(losses, 0.1))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_major_formatter(ScalarFormatter(useOffset=False))
 
 
 def _signs(data: ScalingFit) -> Key:

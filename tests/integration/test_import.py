@@ -120,8 +120,11 @@ def test_tables_figures_and_commands_know_imported_runs(nlq: Run, put: Run, tmp_
     assert rows["gone", None]["status"] == "diverged at step 150"
     for command in (["status"], ["status", "--watch"], ["report", "--table1"], ["export", "evals"], ["db", "check"]):
         assert nlq(*command).code == 0
-    for figure in ("training-dynamics", "relative-improvement"):
+    for figure in ("training-dynamics", "relative-improvement", "lr-sensitivity", "tuning-curve", "seeds"):
         assert nlq("plot", figure).code == 0
+    for figure in ("paired-difference", "throughput", "loss-vs-time"):
+        done = nlq("plot", figure)
+        assert (done.code, "imported" in done.err) == (2, True)
     run = json.loads(nlq("status", "--json").out)["runs"][0]
     assert json.loads(nlq("show", run["run_id"], "--json").out)["spec"]["data"]["corpus"] == "imported"
     assert "imported from" in nlq("logs", run["run_id"]).err

@@ -9,6 +9,7 @@ import pytest
 
 from nlq.core.run import State
 from nlq.models.transformer import Transformer
+from nlq.plots._make import titles
 from nlq.store.database import open_writable
 from nlq.store.reader import Reader
 
@@ -58,6 +59,12 @@ def test_from_a_spec_to_a_table_and_figures(nlq: Run, write_spec: Run, tmp_path:
             assert nlq("plot", name, "--out", f"f.{suffix}").code == 0
             assert (tmp_path / f"f.{suffix}").stat().st_size > 1000
     assert (tmp_path / nlq("plot", "training-dynamics").out.strip()).is_file()
+    lacks = {"scaling-fit": "no control"}
+    for name in titles():
+        done = nlq("plot", name)
+        assert done.code == (2 if name in lacks else 0), done.err
+        assert lacks.get(name, "") in done.err
+        assert ("→" in done.err) == (name in lacks)
 
 
 def test_the_same_sweep_again_trains_nothing(nlq: Run, write_spec: Run, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def _row(point: GridPoint, sized: Worth | None, timed: Saving | None) -> Row:
         label=point.label,
         non_embedding_params=run.non_embedding_params,
         total_params=run.total_params,
-        val_loss_nats=sized.loss_nats if sized else None,
+        val_loss_nats=_loss(sized, timed),
         **_params("", worth),
         sizes=worth.sizes if worth else None,
         bracketed=worth.bracketed if worth else None,
@@ -116,6 +116,12 @@ def _row(point: GridPoint, sized: Worth | None, timed: Saving | None) -> Row:
         lengths_bracket=tokens.bracketed if tokens else None,
         lack_of_lengths=timed.lack if timed else None,
     )
+
+
+def _loss(sized: Worth | None, timed: Saving | None) -> float | None:
+    """Where arms are compared, or at the arm's own end."""
+    compared, own = (found.loss_nats if found else None for found in (sized, timed))
+    return own if compared is None else compared
 
 
 def _params(prefix: str, worth: Equivalent | None) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from nlq.stats.effects import Interval
 from nlq.stats.evidence import Evidence, Finding, gather
 from nlq.stats.origin import origin, remarks, where
 from nlq.stats.paired import Design
-from nlq.stats.printing import DASH, between, nats, p_value, percent, plural
+from nlq.stats.printing import DASH, between, nats, p_value, percent, plural, z_value
 from nlq.stats.seeds import ll_interval, ppx_interval
 from nlq.stats.source import Source
 from nlq.stats.tuning import Cross, cross
@@ -173,7 +173,7 @@ def _of_arm(finding: Finding) -> Iterator[str]:
     if finding.effect and finding.effect.se_eval_nats is None:
         yield f"{label}: {SEEDS_ONLY}"
     if finding.z is not None:
-        yield f"{label}: z = {finding.z:.1f} against the noise of a difference of two runs"
+        yield f"{label}: z = {z_value(finding.z)} against the noise of a difference of two runs"
     if finding.corrected or finding.flattery_nats:
         yield f"{label}: not confirmed: {unconfirmed(finding)}"
     yield f"{label}: {', '.join(finding.badges)}"

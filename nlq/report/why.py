@@ -11,7 +11,7 @@ from nlq.report.evidence import sigma_notes, unconfirmed
 from nlq.stats.evidence import Evidence, Finding, gather
 from nlq.stats.origin import origin, where
 from nlq.stats.paired import Clusters, Design, Effect, clustered_se, document_interval
-from nlq.stats.printing import DASH, between, loss, nats, p_value, percent, plural, settings
+from nlq.stats.printing import DASH, between, loss, nats, p_value, percent, plural, settings, z_value
 from nlq.stats.seeds import ll_interval, ppx_interval
 from nlq.stats.selection import GridPoint, Selection
 from nlq.stats.source import Source
@@ -162,7 +162,7 @@ def _together(evidence: Evidence, finding: Finding) -> Iterator[tuple[str, str]]
     yield "90 % interval of δ, for equivalence", between(finding.narrow, nats)
     if effect.design == Design.CHECKPOINTS and finding.z is not None:
         given = f" at σ = {evidence.sigma_nats:g} nats" if evidence.sigma_nats else ""
-        yield "z against calibrated noise", f"{finding.z:.1f}{given}, and no p: {effect.design}"
+        yield "z against calibrated noise", f"{z_value(finding.z)}{given}, and no p: {effect.design}"
     for note in sigma_notes(evidence):
         yield "calibrated noise", note
 

@@ -21,7 +21,7 @@ from nlq.stats.equivalents import (
     two_point_line,
 )
 from nlq.stats.families import joint_draws
-from nlq.stats.lengths import lengths
+from nlq.stats.lengths import lengths, undecayed
 from nlq.stats.paired import Floats
 from nlq.stats.selection import GridPoint, Selection
 from nlq.stats.source import Source
@@ -46,7 +46,7 @@ def controls(selection: Selection) -> list[GridPoint]:
     """Best points of the baseline, first, and of arms that differ from it in size alone, each size once."""
     found = {params_of(selection.reference): selection.reference}
     for point in selection.best.values():
-        if params_of(point) and other_size(point, selection.reference):
+        if params_of(point) and other_size(point, selection.reference) and not undecayed(selection, point):
             found.setdefault(params_of(point), point)
     return list(found.values())
 
@@ -89,6 +89,8 @@ def _worth(
     floor_nats: float | None,
 ) -> Worth:
     every = [*sizes, point]
+    if any(undecayed(selection, p) for p in every):
+        return Worth(point, None, None, f"read at step {selection.at.step:,}, before its learning rate has decayed")
     seeds, table_AS = _table(selection, every)
     loss = float(table_AS[-1].mean()) if seeds else None
     if not seeds or not np.isfinite(table_AS).all():

@@ -48,9 +48,10 @@ class SpeedUp(NamedTuple):
 
 
 class Saving(NamedTuple):
-    """An arm's longest training with what it is worth, or in `lack` why that cannot be said."""
+    """An arm's longest training, its loss at its end, and what that is worth, or in `lack` why it cannot be said."""
 
     point: GridPoint
+    loss_nats: float | None = None
     tokens: SpeedUp | None = None
     flops: SpeedUp | None = None
     seconds: SpeedUp | None = None
@@ -96,6 +97,12 @@ def decayed(point: GridPoint) -> bool:
     spec = trace.member.run.spec
     ends = spec.get("optim", {}).get("decay_steps") or trace.member.run.steps_planned
     return bool(ends <= trace.report_step)
+
+
+def undecayed(selection: Selection, point: GridPoint) -> bool:
+    """Whether arms are compared before the point's own end, because another one is shorter."""
+    step = selection.at.step
+    return step is not None and not selection.preview and step < min(t.report_step for t in point.traces)
 
 
 def tokens_of(point: GridPoint) -> int | None:
@@ -162,7 +169,7 @@ def _worth(
 
     flops = _flops(base[0], arm)
     speed = None if ms_S is None else float(ms_S[0].mean() / ms_S[1].mean())
-    return Saving(arm, worth(1.0, 1.0), worth(flops, flops or 1.0), worth(speed, speed_B))
+    return Saving(arm, float(means_A[-1]), worth(1.0, 1.0), worth(flops, flops or 1.0), worth(speed, speed_B))
 
 
 def _draws(kept: Block, ms_S: Floats | None, sigma: float | None) -> tuple[Floats, Floats]:

@@ -21,7 +21,7 @@ def in_words(point: GridPoint) -> str:
         return "repetition of tokens not known"
     if at_random(point):
         return f"tokens drawn at random: {found:.2f} passes"
-    return f"tokens repeated: {found:.2f} passes" if found > 1 else f"tokens unique ({found:.2f} of a pass)"
+    return f"tokens repeated: {found:.2f} passes" if found > 1 else f"tokens unique ({found:.2g} of a pass)"
 
 
 def at_random(point: GridPoint) -> bool:

@@ -41,6 +41,11 @@ def p_value(value: float | None) -> str:
     return DASH if value is None else "<0.001" if value < 0.001 else f"{value:.2g}"
 
 
+def z_value(value: float) -> str:
+    """A z with its sign and two decimals."""
+    return f"{value:+.2f}".replace("-", "−")
+
+
 def rate(value: float | None) -> str:
     """A learning rate as people write it: 0.0036 as "3.6e-3"."""
     if value is None or not math.isfinite(value):

@@ -109,3 +109,10 @@ def test_the_report_shows_all_four(fake):
     assert (row.arm, row.tokens_ratio) == ("nonlinear-q", pytest.approx(1.5, rel=1e-3))
     assert table.lengths == ("Baseline 100.00K", "Baseline 200.00K", "Baseline 400.00K")
     assert any("complete decay" in note for note in table.notes)
+
+
+def test_parameters_are_not_read_before_the_decay_has_ended(fake):
+    table = equivalents.read(_sweep(fake))  # compared at step 100, the end of the shortest
+    assert "read at step 100, before its learning rate has decayed" in table.rows[0].lack
+    assert table.rows[0].val_loss_nats == pytest.approx(_law(300) + 1e-4)
+    assert table.controls == ("Baseline",)

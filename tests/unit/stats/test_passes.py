@@ -40,7 +40,7 @@ def test_whole_windows_make_an_epoch(fake):
     point = _reference(_source(fake, 150_099))  # 1500 windows of 100, and a rest that is never read
     assert passes(point.traces[0]) == 2.0
     assert in_words(point) == "tokens repeated: 2.00 passes"
-    assert in_words(_reference(_source(fake, 600_001))) == "tokens unique (0.50 of a pass)"
+    assert in_words(_reference(_source(fake, 600_001))) == "tokens unique (0.5 of a pass)"
     assert in_words(_reference(_source(fake, None))) == "repetition of tokens not known"
 
 

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help quickstart test lint fast faults bench bench-gpu bench-queue clean
+.PHONY: help quickstart test lint fast faults calibration bench bench-gpu bench-queue clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/  —/'
@@ -38,6 +38,9 @@ fast: $(VENV)/installed ## the tests that train nothing
 
 faults: $(VENV)/installed ## a sweep under injected faults against a quiet one (FAULTS=120 SEED=0)
 	$(BIN)/python tests/faults/storm.py --faults $(or $(FAULTS),120) --seed $(or $(SEED),0)
+
+calibration: $(VENV)/installed ## whether intervals, verdicts and power keep their promise: simulated and real sweeps, under ten minutes
+	OMP_NUM_THREADS=1 $(BIN)/python tests/calibration/calibrate.py --train
 
 bench: $(VENV)/installed ## what a step costs here: floor, plain, tuned, nlq; six to ten minutes (BENCH="--size tiny")
 	$(BIN)/nlq bench $(BENCH)

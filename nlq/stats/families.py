@@ -12,7 +12,7 @@ from nlq.stats.paired import Floats
 
 DRAWS = 2000
 _CHUNK = 250
-_LAW_DRAWS = 40_000
+_LAW_DRAWS = 20_000
 _MOST_SHARED = 30
 """Degrees of freedom over which the arms' variances are drawn together; beyond it they hardly vary at all."""
 _FEWEST_HITS = 100

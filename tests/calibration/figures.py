@@ -48,22 +48,19 @@ class Figure(NamedTuple):
     sweeps: int
 
     @property
-    def holds(self) -> bool:
-        """Whether what was found lies in its target."""
-        return self.target.low <= self.found <= self.target.high
-
-    @property
-    def misses_surely(self) -> bool:
-        """Whether all of its interval lies outside its target."""
+    def misses(self) -> bool:
+        """Whether all of its interval lies outside its target: a figure at its limit may fall beyond it by chance."""
         return self.interval.low > self.target.high or self.interval.high < self.target.low
 
     @property
     def word(self) -> str:
-        """What the figure says of its target; "surely" where all of its interval lies on that side."""
+        """What the figure says of its target; "surely" where all of its interval lies inside."""
         if self.target == ANY:
             return "to know"
-        inside = [self.target.low <= end <= self.target.high for end in self.interval]
-        return ("holds, surely" if all(inside) else "holds") if self.holds else "misses"
+        if self.misses:
+            return "misses"
+        inside = [self.target.low <= value <= self.target.high for value in (self.found, *self.interval)]
+        return "holds, surely" if all(inside) else "holds" if inside[0] else "within its error"
 
 
 class Batch(NamedTuple):

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from nlq.core.errors import NlqError, nearest
 from nlq.core.noise import Noise
+from nlq.core.run import IMPORTED
 from nlq.stats.power import FEWEST_FOR_NOISE, noise_interval
 from nlq.stats.printing import plural
 from nlq.stats.seeds import summarise
@@ -57,7 +58,8 @@ def measure(selection: Selection, arm: str | None, at_utc: str) -> Noise:
 
 def sigma_for(selection: Selection, given_nats: float | None, kept: Sequence[Noise]) -> Sigma:
     """σ for a sweep; of those kept (the latest first) one of the same scale, of the baseline's arm where there is."""
-    fit = [noise for noise in kept if _scale(noise.spec) == _scale(_spec(selection.reference))]
+    scale = _scale(_spec(selection.reference))
+    fit = [noise for noise in kept if scale is not None and _scale(noise.spec) == scale]
     named = [noise for noise in fit if noise.arm == selection.sweep.baseline]
     return Sigma(given_nats, next(iter(named or fit), None))
 
@@ -78,5 +80,10 @@ def _spec(point: GridPoint) -> Mapping[str, Any]:
     return point.traces[0].member.run.spec
 
 
-def _scale(spec: Mapping[str, Any]) -> list[Any]:
-    return [spec.get(part, {}).get(name) for part, names in SCALE.items() for name in names]
+def _scale(spec: Mapping[str, Any]) -> list[Any] | None:
+    """Of a run made elsewhere the digest is that of its own losses; None where its size is not known."""
+    elsewhere = spec.get("data", {}).get("corpus") == IMPORTED
+    if elsewhere and not spec.get("model", {}).get("width"):
+        return None
+    settings = [(part, name) for part, names in SCALE.items() for name in names]
+    return [spec.get(part, {}).get(name) for part, name in settings if not (elsewhere and name == "sha256")]

@@ -94,3 +94,18 @@ def test_of_several_the_latest_of_the_baseline(fake):
     other = _kept(fake, spec=spec, arm="identity")
     assert sigma_for(load(source, None), None, [other, late, early]).kept == late
     assert sigma_for(load(source, None), None, [other]).kept == other
+
+
+def test_of_runs_made_elsewhere_only_where_their_size_is_known(fake):
+    def told(source, **model):
+        for member in source.record.members:
+            data = {"corpus": "imported", "sha256": member.run.run_id}
+            yield replace(member, run=replace(member.run, spec={"data": data, "model": model, "train": {"steps": 300}}))
+
+    source = fake.make()
+    for model, fits in (({"width": 768}, True), ({}, False)):
+        source.record = replace(source.record, members=tuple(told(source, **model)))
+        first, *_, last = (m.run.spec for m in source.record.members)
+        kept = _kept(fake, spec=last)
+        assert first["data"] != last["data"]
+        assert (sigma_for(load(source, None), None, [kept]).kept == kept) is fits

@@ -83,9 +83,8 @@ def cut(axes: Axes, rows: Sequence[Row], unit: float = 1.0) -> str:
 
 
 def _dress(axes: Axes, rows: Sequence[Row], unit: float) -> None:
-    """Labels with notes on the left, and a range that holds every value; an interval may leave it."""
-    values = [value / unit for row in rows for value in row.values.values()]
-    low, high = min(values), max(values)
+    """Labels with notes on the left, and a range that holds every value; a wide interval may leave it."""
+    low, high = _range(rows, unit)
     margin = 0.06 * (high - low) or 0.01 * abs(high) or 0.1
     lost = LOST_SHARE * (high - low + 2 * margin) * any(row.lost for row in rows)
     axes.set_xlim(low - margin, high + margin + lost)
@@ -96,6 +95,14 @@ def _dress(axes: Axes, rows: Sequence[Row], unit: float) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
     axes.grid(False, axis="y")
     axes.grid(True, axis="x", color="#E6E6E6", linewidth=0.5)
+
+
+def _range(rows: Sequence[Row], unit: float) -> tuple[float, float]:
+    """All values, and intervals so far as they do not make them less than a third of the axis."""
+    values = [value / unit for row in rows for value in row.values.values()]
+    low, high = min(values), max(values)
+    ends = [end / unit for row in rows if row.mean and row.mean.interval for end in row.mean.interval]
+    return max(min([low, *ends]), 2 * low - high), min(max([high, *ends]), 2 * high - low)
 
 
 def _places(index: int, row: Row) -> dict[int, float]:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -24,6 +25,8 @@ BINS = 1000
 """Longer runs are drawn as means over windows, as many as the picture can show; the footer says over how many steps."""
 EARLY = 0.15
 """Share of training, from the start, that does not set the range of the y axes: differences are large there."""
+ROOM = 1 / 3
+"""Share of an axis that the means keep where a band is wider than it."""
 FLATTENED = 4.0
 """Arms share one range of δ unless it were so many times what one of them needs."""
 GAP, LOSS_INCHES = 0.26, 1.2
@@ -99,11 +102,14 @@ def _line(steps: pd.DataFrame, point: GridPoint, base: pd.DataFrame, window: int
 
 
 def _range(band: Band, after: float) -> tuple[float, float]:
-    """Made for the means after the start, with room for some of the band, which may leave it."""
-    late = band.mean[band.steps >= min(after, band.steps[-1])]
-    low, high = min(float(late.min()), 0.0), max(float(late.max()), 0.0)
-    margin = 0.5 * (high - low) or 0.01
-    return low - margin, high + margin
+    """The means after the start with zero, and the band around them so far as they keep `ROOM` of the axis."""
+    late = band.steps >= min(after, band.steps[-1])
+    low, high = min(float(band.mean[late].min()), 0.0), max(float(band.mean[late].max()), 0.0)
+    wide = (high - low) or 0.01
+    room = wide * (1 / ROOM - 1) / 2
+    bottom = float(np.fmin(band.low, band.mean)[late].min())  # without an interval the mean itself
+    top = float(np.fmax(band.high, band.mean)[late].max())
+    return max(min(bottom, low), low - room) - 0.1 * wide, min(max(top, high), high + room) + 0.1 * wide
 
 
 def _common(ranges: list[tuple[float, float]]) -> tuple[float, float] | None:

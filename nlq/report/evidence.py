@@ -174,14 +174,19 @@ def _of_arm(finding: Finding) -> Iterator[str]:
         yield f"{label}: {SEEDS_ONLY}"
     if finding.z is not None:
         yield f"{label}: z = {z_value(finding.z)} against the noise of a difference of two runs"
-    if finding.corrected or finding.flattery_nats:
-        yield f"{label}: not confirmed: {unconfirmed(finding)}"
+    if text := unconfirmed(finding):
+        yield f"{label}: not confirmed: {text}"
     yield f"{label}: {', '.join(finding.badges)}"
 
 
 def unconfirmed(finding: Finding) -> str:
-    """The gain on the seeds that chose: naive, what the choice flatters by, and out of bag; dashes where unknown."""
-    naive = nats(finding.effect.delta_nats if finding.effect else None)
+    """The gain on the seeds that chose: naive, what the choice flatters by, and out of bag; dashes where unknown.
+
+    Empty where nothing was chosen, where fresh seeds say it, and without a gain.
+    """
+    if finding.effect is None or (finding.corrected is None and finding.flattery_nats == 0):
+        return ""
+    naive = nats(finding.effect.delta_nats)
     bound = DASH if finding.flattery_nats is None else f"{finding.flattery_nats:.4f}"
     found = finding.corrected
     bag = f"{nats(found.delta_nats)} out of bag ({found})" if found else f"{DASH} out of bag"

@@ -71,8 +71,8 @@ def _steps(evidence: Evidence, finding: Finding) -> Iterator[tuple[str, str]]:
     if finding.effect:
         yield from _effect(finding.effect, finding.documents)
         yield from _together(evidence, finding)
-    if finding.corrected:
-        yield "δ without confirmation, nats", unconfirmed(finding)
+    if text := unconfirmed(finding):
+        yield "δ without confirmation, nats", text
     if finding.wins is not None:
         yield "share of pairs of seeds in which the arm is lower", percent(finding.wins)
     yield "verdict", str(finding.verdict.word)

@@ -103,5 +103,5 @@ def _cards(found: Evidence) -> Iterator[Card]:
     for number, (row, finding) in enumerate(zip(rows, found.findings, strict=True), 1):
         texts = tuple(f"{header} {shown[header].cell(row).text}" for header in ("δ, nats", "ΔLL", "ΔPPX"))
         effects = texts if row.delta_nats is not None else ()
-        chosen = evidence.unconfirmed(finding) if finding.corrected or finding.flattery_nats else ""
+        chosen = evidence.unconfirmed(finding)
         yield Card(row.label, row.verdict, effects, chosen, row.reasons, row.seeds_needed, row.badges, f"why-{number}")

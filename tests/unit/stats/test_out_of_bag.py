@@ -76,3 +76,11 @@ def test_without_documents_and_with_a_diverged_point(fake):
     source.kept = False
     (row,) = evidence.read(source).rows
     assert row.corrected_nats == pytest.approx(row.delta_nats, abs=2e-3)
+
+
+def test_what_is_not_known_is_a_dash(fake):
+    source = fake.make([replace(a, seeds=(0,)) for a in fake.ARMS], rates=(1e-3, 2e-3, 4e-3))
+    source.kept = False
+    notes = [note for note in evidence.read(source).notes if "not confirmed: naive" in note]
+    assert len(notes) == 3
+    assert all("flattered by up to – (c_k σ), – out of bag" in note for note in notes)

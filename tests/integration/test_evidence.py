@@ -77,6 +77,31 @@ def test_sigma_is_measured_kept_and_used(nlq: Run, write_spec: Run, tmp_path: Pa
     assert "5 seeds of baseline in seeds" in nlq("report", "--why", "nonlinear-q").out.replace("\n", " ")
 
 
+LENGTHS = """
+name: lengths
+arms:
+  baseline: {train.steps: 8}
+  half: {train.steps: 4}
+  twice: {train.steps: 16}
+  nonlinear-q: {model.variant: nonlinear_q, train.steps: 8}
+seeds: [0, 1]
+"""
+
+
+def test_tokens_flops_and_time_of_real_runs(nlq: Run, write_spec: Run, tmp_path: Path) -> None:
+    assert nlq("sweep", write_spec(LENGTHS)).code == 0
+    table = json.loads(nlq("report", "--equivalents", "--json").out)
+    (row,) = table["rows"]
+    assert len(table["lengths"]) == 3
+    assert "before its learning rate has decayed" in row["lack"]
+    for name in ("tokens", "flops", "seconds"):
+        assert row[f"{name}_ratio"] > 0
+        assert row[f"{name}_ratio_interval"][0] <= row[f"{name}_ratio_interval"][1]
+    (text,) = {m.run.train_tokens for m in Reader(tmp_path / "runs.db").sweep("lengths").members}
+    assert text > 1000
+    assert "tokens unique" in nlq("report", "--why", "nonlinear-q").out
+
+
 def test_what_cannot_be_confirmed(nlq: Run, write_spec: Run) -> None:
     assert nlq("confirm").code == 2
     one_point = TUNED.replace("grid: {optim.lr_max: [1e-3, 3e-3]}\n", "")

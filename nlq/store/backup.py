@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from nlq.core.errors import NlqError
@@ -17,10 +17,12 @@ def copy(source: sqlite3.Connection, target: Path) -> None:
         _fill(source, part)
         _place(part, target)
     except (sqlite3.Error, OSError) as error:
-        raise NlqError(f"{target}: the backup could not be written ({error})", "name a file elsewhere") from error
+        hint = "nlq db backup FILE, in a folder that you may write"
+        raise NlqError(f"{target}: the backup cannot be written ({_why(error, target)})", hint) from error
     finally:
         for left in (part, part.with_name(f"{part.name}-journal")):
-            left.unlink(missing_ok=True)
+            with suppress(OSError):  # a file system that is read-only refuses also for a file that is not there
+                left.unlink(missing_ok=True)
 
 
 def copies(path: Path) -> list[Path]:
@@ -45,6 +47,13 @@ def _fill(source: sqlite3.Connection, part: Path) -> None:
         out.execute("PRAGMA journal_mode = DELETE")  # one file alone, readable in a folder that cannot be written
     with part.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def _why(error: Exception, target: Path) -> str:
+    """SQLite says of a closed folder only that it cannot open the file."""
+    if isinstance(error, sqlite3.Error) and not os.access(target.resolve().parent, os.W_OK):
+        return "its folder cannot be written"
+    return str(error)
 
 
 def _place(part: Path, target: Path) -> None:

@@ -101,6 +101,17 @@ def test_a_backup_that_fails_leaves_nothing(db: Path, tmp_path: Path, monkeypatc
     assert set(tmp_path.iterdir()) - before <= {db.with_name("runs.db-wal"), db.with_name("runs.db-shm")}
 
 
+def test_a_backup_on_a_read_only_file_system(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("nlq.store.backup._fill", read_only)
+    monkeypatch.setattr(Path, "unlink", read_only)
+    with pytest.raises(NlqError, match=r"the backup cannot be written .*Read-only file system") as refused:
+        maintenance.backup(db, None)
+    assert "nlq db backup FILE" in refused.value.hint
+
+
 def test_an_older_database_is_read_by_nobody_and_upgraded_by_writers(older: Path) -> None:
     with pytest.raises(NlqError) as refused:
         open_read_only(older)

@@ -1,6 +1,7 @@
 """Points of a scaling surface out of a CSV."""
 
 import csv
+import math
 from pathlib import Path
 
 from nlq.core.errors import NlqError
@@ -13,7 +14,7 @@ EXAMPLE = "a first line N,D,loss, then one point a line: 84953856,29491200000,2.
 def points(path: Path) -> list[Scaled]:
     """Parameters, tokens and losses (nats a token) by the columns N, D and loss; others are passed over.
 
-    Raises NlqError, with the line, where a column lacks or a value is no number.
+    Raises NlqError, with the line, where a column lacks or a value is no number above 0.
     """
     try:
         lines = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
@@ -30,6 +31,9 @@ def points(path: Path) -> list[Scaled]:
 
 def _point(path: Path, number: int, line: list[str], places: list[int]) -> Scaled:
     try:
-        return Scaled(*(float(line[place]) for place in places))
+        point = Scaled(*(float(line[place]) for place in places))
     except (ValueError, IndexError) as error:
         raise NlqError(f"{path}:{number}: no numbers for N, D and loss: {','.join(line)}", EXAMPLE) from error
+    if not all(value > 0 and math.isfinite(value) for value in point):
+        raise NlqError(f"{path}:{number}: N, D and loss must be above 0: {','.join(line)}", EXAMPLE)
+    return point

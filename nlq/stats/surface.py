@@ -10,6 +10,7 @@ from scipy import optimize, special
 
 from nlq.core.errors import NlqError
 from nlq.stats.paired import Floats
+from nlq.stats.printing import plural
 
 HUBER = 1e-3
 """Log residuals beyond this count linearly."""
@@ -54,18 +55,29 @@ def fit_surface(params: Sequence[float], tokens: Sequence[float], losses_nats: S
     """Fit by L-BFGS from several starts: the sum (not the mean, which stops the optimiser early) of Huber(1e-3) of
     ln L - logsumexp(a - α ln N, b - β ln D, e).
 
-    Raises NlqError with fewer than six points, or values that are not above 0.
+    Raises NlqError with fewer than six points, with one size or one length, or values that are not above 0.
     """
     data = np.array([params, tokens, losses_nats], dtype=float)
     if data.shape[1] < FEWEST_POINTS:
-        raise NlqError(f"{data.shape[1]} points: a surface of five numbers needs {FEWEST_POINTS}")
+        raise NlqError(
+            f"{plural(data.shape[1], 'point')}: a surface of five numbers needs {FEWEST_POINTS}",
+            "points of other sizes and lengths: --points FILE, or a sweep with more of them",
+        )
     if not (np.isfinite(data).all() and (data > 0).all()):
         raise NlqError("parameters, tokens and losses must be above 0")
+    _refuse_one(data[0], "N: A and α", "sizes")
+    _refuse_one(data[1], "D: B and β", "lengths")
     logs = np.log(data)
     found = min((_descend(logs, np.array(start)) for start in _STARTS), key=lambda p: _objective(p, logs)[0])
     value = _objective(found, logs)[0]
     a, b, e, alpha, beta = (float(v) for v in found)
     return Surface(math.exp(a), math.exp(b), math.exp(e), alpha, beta, value, data.shape[1])
+
+
+def _refuse_one(values: Floats, what: str, others: str) -> None:
+    """Where an axis has one value, its part of the surface cannot be told from E."""
+    if len(np.unique(values)) == 1:
+        raise NlqError(f"all points have one {what} cannot be fitted", f"add points of other {others}")
 
 
 def _descend(logs: Floats, start: Floats) -> Floats:

@@ -62,11 +62,33 @@ def test_few_points_warn_and_too_few_are_refused(nlq, tmp_path):
     assert any("fewer than 20 points" in note for note in table["notes"])
     done = nlq("report", "--surface", "--points", _csv(tmp_path, rows[:5]))
     assert (done.code, "5 points" in done.err) == (2, True)
+    done = nlq("report", "--surface", "--points", _csv(tmp_path, rows[:1]))
+    assert (done.code, "1 point:" in done.err, "--points FILE" in done.err) == (2, True, True)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "lengths", "message", "hint"),
+    [
+        (7, 1, "one D: B and β cannot be fitted", "other lengths"),
+        (1, 7, "one N: A and α cannot be fitted", "other sizes"),
+    ],
+)
+def test_one_size_or_one_length_is_refused(nlq, tmp_path, sizes, lengths, message, hint):
+    rows = [(a, b, STATED.loss(a, b)) for a, b in zip(*_grid(sizes, lengths), strict=True)]
+    done = nlq("report", "--surface", "--points", _csv(tmp_path, rows))
+    assert (done.code, message in done.err, hint in done.err) == (2, True, True)
+    assert "Warning" not in done.err
 
 
 @pytest.mark.parametrize(
     ("header", "row", "message"),
-    [("N,D", "1,2", "no column loss"), ("N,D,loss", "1,2,x", "points.csv:2"), ("N,D,loss", "1,2", "points.csv:2")],
+    [
+        ("N,D", "1,2", "no column loss"),
+        ("N,D,loss", "1,2,x", "points.csv:2"),
+        ("N,D,loss", "1,2", "points.csv:2"),
+        ("N,D,loss", "1,-2,3", "points.csv:2: N, D and loss must be above 0"),
+        ("N,D,loss", "1,2,nan", "points.csv:2: N, D and loss must be above 0"),
+    ],
 )
 def test_bad_files(nlq, tmp_path, header, row, message):
     done = nlq("report", "--surface", "--points", _csv(tmp_path, [row.split(",")], header))

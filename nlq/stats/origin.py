@@ -92,7 +92,7 @@ def _unclear(selection: Selection) -> Iterator[str]:
     found = (compare(selection, selection.best[arm]).delta for arm in _others(selection))
     intervals = [delta.interval for delta in found if delta and delta.interval]
     if intervals and all(low <= 0 <= high for low, high in intervals):
-        yield "no difference is clear of 0: every 95 % interval over seeds holds it (--format json has them)"
+        yield "no difference is clear of 0: every 95 % interval over seeds holds it"
 
 
 def _edges(selection: Selection) -> Iterator[str]:

@@ -16,7 +16,8 @@ def page(db: Path, folder: Path, sweep: str | None, sigma_nats: float | None, *,
     """Write the page into a folder and print where it is. Everything is read and made before anything is written."""
     if folder.suffix.lower() in (".html", ".htm"):
         raise NlqError(
-            f"{folder}: --html takes a folder, for the tables stand beside the page", f"--html {folder.stem}/"
+            f"{folder}: --html takes a folder, for the tables stand beside the page",
+            f"--html {folder.parent / folder.stem}/",
         )
     found = read(Reader(db), sweep, sigma_nats)
     texts = {PAGE: document(found)}
@@ -34,5 +35,9 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             (folder / name).write_bytes(text.encode("utf-8", "replace"))
+    except FileExistsError as error:
+        raise NlqError(f"{folder}: is a file, not a folder", "--html FOLDER, of another name") from error
     except OSError as error:
-        raise NlqError(f"{folder}: cannot be written ({error.strerror})", "--html a folder that can") from error
+        raise NlqError(
+            f"{folder}: cannot be written ({error.strerror})", "--html FOLDER, in a place that you may write"
+        ) from error

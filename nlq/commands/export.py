@@ -81,5 +81,5 @@ def _write(frame: "pd.DataFrame", form: str, out: Path | None) -> None:
             out.write_text(json.dumps(strict(frame.to_dict("records")), allow_nan=False), encoding="utf-8")
     except OSError as error:
         raise NlqError(
-            f"{out}: cannot be written ({error.strerror or error})", "--out FILE in a folder that can"
+            f"{out}: cannot be written ({error.strerror or error})", "--out FILE, in a folder that you may write"
         ) from error

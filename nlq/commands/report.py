@@ -120,7 +120,8 @@ def deliver(sheet: Sheet, form: str | None, out: Path | None) -> None:
         form = SUFFIXES.get(out.suffix.lower())
         if form is None:
             raise NlqError(
-                f"{out}: no table format has this suffix", f"--out {out.stem}.md, .tex, .csv or .json, or --format"
+                f"{out}: no table format has this suffix",
+                f"--out {out.parent / out.stem}.md, .tex, .csv or .json, or --format",
             )
     if form is None and out is None:
         console().print(render.to_rich(sheet))
@@ -133,5 +134,7 @@ def deliver(sheet: Sheet, form: str | None, out: Path | None) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise NlqError(f"{out}: cannot be written ({error.strerror})", "--out FILE in a folder that can") from error
+        raise NlqError(
+            f"{out}: cannot be written ({error.strerror})", "--out FILE, in a folder that you may write"
+        ) from error
     print(out)

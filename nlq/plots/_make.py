@@ -49,7 +49,7 @@ def save(figure: Figure, path: Path) -> Path:
             figure.savefig(path, dpi=DPI, metadata=dict(FORMATS[suffix]), format=suffix[1:])
     except OSError as error:
         raise NlqError(
-            f"cannot write {path}: {error.strerror or error}", "--out a path in a folder you may write"
+            f"cannot write {path}: {error.strerror or error}", "--out FILE, in a folder that you may write"
         ) from error
     return path
 
@@ -59,6 +59,7 @@ def _suffix(path: Path) -> str:
     if suffix not in FORMATS:
         found = f'"{path.suffix}"' if path.suffix else "none"
         raise NlqError(
-            f"a figure is saved as .png, .pdf or .svg; the suffix of {path} is {found}", f"--out {path.stem}.png"
+            f"a figure is saved as .png, .pdf or .svg; the suffix of {path} is {found}",
+            f"--out {path.parent / path.stem}.png",
         )
     return suffix

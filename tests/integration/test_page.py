@@ -234,6 +234,15 @@ def test_nothing_to_show_writes_nothing(nlq: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_a_file_is_no_folder(imported: Path, nlq: Run, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("kept")
+    done = nlq("report", "--html", "mine")
+    assert (done.code, "mine: is a file, not a folder" in done.err, "cannot be written" in done.err) == (2, True, False)
+    assert (tmp_path / "mine").read_text() == "kept"
+    done = nlq("report", "--html", "mine/page")
+    assert (done.code, "--html FOLDER, in a place that you may write" in done.err) == (2, True)
+
+
 def test_an_empty_database_writes_nothing(imported: Path, nlq: Run, tmp_path: Path) -> None:
     import sqlite3
 

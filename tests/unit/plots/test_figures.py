@@ -255,10 +255,11 @@ def test_the_same_data_gives_the_same_bytes(fake, tmp_path, suffix, magic):
     assert first.startswith(magic)
 
 
-@pytest.mark.parametrize("path", ["x.jpg", "x"])
+@pytest.mark.parametrize("path", ["x.jpg", "x", "sub/x.gif"])
 def test_other_suffixes_are_refused_before_reading(path, tmp_path):
-    with pytest.raises(NlqError, match=r"\.png, \.pdf or \.svg"):
+    with pytest.raises(NlqError, match=r"\.png, \.pdf or \.svg") as refused:
         make("training-dynamics", None, None, tmp_path / path)
+    assert refused.value.hint == f"--out {(tmp_path / path).with_suffix('.png')}"
 
 
 def test_unknown_figure_and_folder_that_cannot_be_written(fake, tmp_path):

@@ -202,3 +202,8 @@ def test_csv_keeps_full_precision(fake):
 def test_unknown_format(fake):
     with pytest.raises(NlqError, match="latex"):
         render(table1.sheet(table1.read(fake.make())), "latx")
+
+
+def test_the_note_on_unclear_differences_points_to_no_option(fake):
+    notes = table1.read(fake.make([fake.ARMS[0], replace(fake.ARMS[1], gain=0.0)])).notes
+    assert "no difference is clear of 0: every 95 % interval over seeds holds it" in notes

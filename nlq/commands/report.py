@@ -37,20 +37,35 @@ class Asked(NamedTuple):
 
 def report(db: Path, asked: Asked, form: str | None, out: Path | None) -> None:
     """One table, to the terminal or as text in a format, or the page. NlqError unless exactly one is asked for."""
-    named = (asked.why is not None, asked.html is not None, asked.surface)
-    if sum((asked.table1, asked.evidence, asked.equivalents, asked.published, *named)) != 1:
-        raise NlqError(
-            "say which table",
-            "nlq report --table1; nlq report --evidence; nlq report --why ARM; nlq report --equivalents; "
-            "nlq report --surface; nlq report --published; nlq report --html FOLDER",
-        )
     _refuse_useless(asked)
+    _refuse_unless_one(asked)
     if asked.html is not None:
         if form not in (None, "json") or out is not None:
             raise NlqError("--html writes its own files: --format and --out have nothing to choose", "leave them out")
         page(db, asked.html, asked.sweep, asked.sigma, as_json=form == "json")
         return
     deliver(_sheet(db, asked), form, out)
+
+
+def _refuse_unless_one(asked: Asked) -> None:
+    tables = {
+        "--table1": asked.table1,
+        "--evidence": asked.evidence,
+        "--why": asked.why is not None,
+        "--equivalents": asked.equivalents,
+        "--surface": asked.surface,
+        "--published": asked.published,
+        "--html": asked.html is not None,
+    }
+    named = [name for name, wanted in tables.items() if wanted]
+    if not named:
+        raise NlqError(
+            "say which table",
+            "nlq report --table1; nlq report --evidence; nlq report --why ARM; nlq report --equivalents; "
+            "nlq report --surface; nlq report --published; nlq report --html FOLDER",
+        )
+    if len(named) > 1:
+        raise NlqError(f"only one of {', '.join(named)}", "one table a command; --html FOLDER writes all together")
 
 
 def _refuse_useless(asked: Asked) -> None:

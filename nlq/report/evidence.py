@@ -141,7 +141,7 @@ def _row(finding: Finding, crossed: Cross) -> Row:
         reasons=finding.verdict.reasons,
         seeds_needed=finding.verdict.seeds_needed,
         badges=finding.badges,
-        run_ids=tuple(trace.member.run.run_id for trace in point.traces),
+        run_ids=tuple(t.member.run.run_id for t in point.traces if not finding.fresh or t.seed in finding.fresh),
     )
 
 

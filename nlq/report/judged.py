@@ -12,7 +12,7 @@ from nlq.stats.printing import DASH
 
 TITLE = "Table 1 with evidence: each arm against the baseline"
 
-LOSSES = "± is the sd over all seeds of the best point; δ, ΔLL, ΔPPX and p rest on the n seeds of the evidence"
+LOSSES = "± is the sd over the seeds of the loss; δ, ΔLL, ΔPPX and p rest on the n seeds of the evidence"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,9 @@ from nlq.stats.printing import loss, percent, plain, plural, rate, setting
 from nlq.stats.seeds import Mean, summarise
 from nlq.stats.selection import GridPoint, Selection, load
 from nlq.stats.source import Source
+from nlq.stats.tuning import shown_losses
 
+FRESH_ALONE = "best points are shown on fresh seeds alone, which did not choose them"
 TITLE = "Table 1: each arm against the baseline"
 
 COLUMN_SETTINGS = ("optim.lr_max", "optim.lr_min", "optim.lr_min_ratio", "optim.weight_decay")
@@ -101,12 +103,15 @@ def _footer(selection: Selection) -> Iterator[str]:
     yield where(selection)
     if any(len(selection.counted(p)) > 1 for p in selection.best.values()):
         yield "± is the sd over n seeds; Δ are paired by seed with the baseline's best point"
+    if any(shown_losses(selection, p).keys() != selection.losses(p).keys() for p in selection.best.values()):
+        yield FRESH_ALONE
 
 
 def _row(selection: Selection, point: GridPoint) -> Row:
     reference = point is selection.reference
     params, base_params = _params(point), _params(selection.reference)
-    losses = selection.losses(point)
+    losses = shown_losses(selection, point)
+    left_out = selection.losses(point).keys() - losses.keys()
     mean = summarise(losses.values())
     value = None if point.diverged else mean
     change = None if reference else compare(selection, point)
@@ -126,7 +131,7 @@ def _row(selection: Selection, point: GridPoint) -> Row:
         **_differences(change),
         n_seeds=len(losses),
         seeds=tuple(losses),
-        run_ids=tuple(trace.member.run.run_id for trace in point.traces),
+        run_ids=tuple(trace.member.run.run_id for trace in point.traces if trace.seed not in left_out),
         matched=change.matched if change else None if point.imported else True,
         point=dict(point.settings),
         is_reference=reference,

@@ -25,6 +25,7 @@ from nlq.stats.lengths import lengths, undecayed
 from nlq.stats.paired import Floats
 from nlq.stats.selection import GridPoint, Selection
 from nlq.stats.source import Source
+from nlq.stats.tuning import shown_losses
 
 NO_CONTROL = "no control: no arm differs from the baseline in size alone"
 
@@ -67,7 +68,7 @@ def control_line(source: Source, selection: Selection, at: Sequence[float]) -> t
     if len(sizes) < FEWEST_SIZES:
         return measured, two_point_line(params, measured, at)
     kept = _kept(source, selection, sizes, seeds) or whole(table_AS)
-    return measured, fitted_line(params, [m.loss_nats for m in measured], joint_draws(*kept), at)
+    return measured, fitted_line(params, [m.loss_nats for m in measured], _draws(kept, sigma), at)
 
 
 def worths(
@@ -107,7 +108,7 @@ def _worth(
 
 def _table(selection: Selection, points: Sequence[GridPoint]) -> tuple[list[int], Floats]:
     """Seeds that all points have, and their losses, (A, S) in nats a token."""
-    losses = [selection.losses(p) for p in points]
+    losses = [shown_losses(selection, p) for p in points]
     seeds = sorted(set.intersection(*(set(found) for found in losses)))
     return seeds, np.array([[found[seed] for seed in seeds] for found in losses])
 
@@ -120,7 +121,21 @@ def _fit(sizes: list[GridPoint], table_AS: Floats, kept: Block, sigma: Sigma, fl
     if len(sizes) < FEWEST_SIZES:
         return _two_point(sizes, table_AS, sigma, floor)
     params, means_A = [params_of(p) or 0 for p in sizes], [float(mean) for mean in table_AS.mean(1)]
-    return local_fit(params, means_A[:-1], means_A[-1], joint_draws(*kept), floor)
+    return local_fit(params, means_A[:-1], means_A[-1], _draws(kept, sigma), floor)
+
+
+def _draws(kept: Block, sigma: Sigma) -> Floats | None:
+    """Resampled losses (B, A), nats a token; None where one seed stands alone and no σ is known.
+
+    A σ that was given takes the place of resampling seeds, and one that is known stands in for a single seed's.
+    """
+    sums_ASJ, tokens_J = kept
+    seeds = sums_ASJ.shape[1]
+    sd = sigma.given or (sigma.alone if seeds == 1 else None)
+    if sd is None:
+        return None if seeds == 1 else joint_draws(sums_ASJ, tokens_J)
+    draws_BA = joint_draws(sums_ASJ.mean(1, keepdims=True), tokens_J)
+    return draws_BA + np.random.default_rng(0).normal(0, sd / math.sqrt(seeds), draws_BA.shape)
 
 
 def _two_point(sizes: list[GridPoint], table_AS: Floats, sigma: Sigma, floor: float) -> Equivalent:

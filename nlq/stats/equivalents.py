@@ -85,7 +85,7 @@ def two_point_line(
 def fitted_line(
     params: Sequence[int],
     losses_nats: Sequence[float],
-    draws_BA: Floats,
+    draws_BA: Floats | None,
     at: Sequence[float],
     floor_nats: float = 0.0,
 ) -> Line:
@@ -93,19 +93,23 @@ def fitted_line(
 
     What moves all sizes alike, such as documents that are hard for every model, is taken out of the band: it moves the
     arms that are read off the line as well.
-    `draws_BA` are resampled losses of the controls in their order. Raises NlqError for a loss at or below the floor.
+    `draws_BA` are resampled losses of the controls in their order, None where nothing says how they vary: no band.
+    Raises NlqError for a loss at or below the floor.
     """
     if min(losses_nats) <= floor_nats:
         raise NlqError(f"a loss is at or below the floor of {floor_nats:g} nats")
     x = np.log(np.array(at, dtype=float) / params[0])
     (slope,), (intercept,) = _slopes(params, np.array([losses_nats]), floor_nats)
+    loss = np.exp(intercept + slope * x) + floor_nats
+    line = Line(np.exp(x) * params[0], loss, loss * np.nan, loss * np.nan, -float(slope), len(params))
+    if draws_BA is None:
+        return line
     logs_BA = np.log(np.maximum(draws_BA - floor_nats, 1e-12))
     level_B = logs_BA.mean(axis=1) - np.log(np.array(losses_nats) - floor_nats).mean()
     slope_B, intercept_B = _slopes(params, draws_BA, floor_nats)
     refits_BX = np.exp((intercept_B - level_B)[:, None] + slope_B[:, None] * x) + floor_nats
     low, high = np.quantile(refits_BX, [0.025, 0.975], axis=0)
-    loss = np.exp(intercept + slope * x) + floor_nats
-    return Line(np.exp(x) * params[0], loss, low, high, -float(slope), len(params))
+    return line._replace(low=low, high=high)
 
 
 def two_point(
@@ -125,13 +129,18 @@ def two_point(
 
 
 def local_fit(
-    params: Sequence[int], losses_nats: Sequence[float], variant_nats: float, draws_BA: Floats, floor_nats: float = 0.0
+    params: Sequence[int],
+    losses_nats: Sequence[float],
+    variant_nats: float,
+    draws_BA: Floats | None,
+    floor_nats: float = 0.0,
 ) -> Equivalent:
     """From three or more control sizes, the baseline first: least squares of ln(L - E) on ln N.
 
     `draws_BA` are resampled losses, the controls' in their order and the variant's last, as `families.joint_draws`
     gives them; each is refitted and the interval is their 2.5 and 97.5 percentiles. A refit in which larger models are
-    no better leaves the upper end open. Raises NlqError with fewer sizes, or where no exponent exists.
+    no better leaves the upper end open; without draws (None) both ends are. Raises NlqError with fewer sizes, or where
+    no exponent exists.
     """
     if len(set(params)) < FEWEST_SIZES:
         raise NlqError(f"{len(set(params))} control sizes: a local exponent needs {FEWEST_SIZES}")
@@ -141,12 +150,14 @@ def local_fit(
     (alpha,), (ratio,) = _fits(params, means, floor_nats)
     if not alpha > 0:
         raise NlqError(f"larger controls are not better (exponent {alpha:.4f}): no equivalent parameters")
-    _, ratios = _fits(params, draws_BA, floor_nats)
-    low, high = (float(np.quantile(ratios, q, method="nearest")) for q in (0.025, 0.975))
     inside = min(losses_nats) <= variant_nats <= max(losses_nats)
-    return Equivalent(
-        float(ratio), Interval(low, high), float(alpha), len(params), max(params) / params[0], inside
-    )  # fmt: skip
+    ends = Interval(0.0, math.inf) if draws_BA is None else _percentiles(_fits(params, draws_BA, floor_nats)[1])
+    return Equivalent(float(ratio), ends, float(alpha), len(params), max(params) / params[0], inside)
+
+
+def _percentiles(ratios_B: Floats) -> Interval:
+    low, high = (float(np.quantile(ratios_B, q, method="nearest")) for q in (0.025, 0.975))
+    return Interval(low, high)
 
 
 def _fits(params: Sequence[int], losses_BA: Floats, floor_nats: float) -> tuple[Floats, Floats]:

@@ -194,8 +194,8 @@ def _adjusted(effects: list[Effect | None], joint: _Joint) -> list[float | None]
         related = joint.correlation_AA
         ts = [(f.delta_nats / f.se_nats, f.df) if f and f.se_nats else None for f in effects]
         return [joint_p(*t, related) if t else None for t in ts]
-    known = iter(holm([p for p in raw if p is not None]))
-    return [None if p is None else next(known) for p in raw]
+    adjusted = holm([1.0 if p is None else p for p in raw])  # an arm without a p still counts in the family
+    return [None if p is None else one for p, one in zip(raw, adjusted, strict=True)]
 
 
 def _finding(

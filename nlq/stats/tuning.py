@@ -83,6 +83,18 @@ def fresh_seeds(selection: Selection, point: GridPoint) -> tuple[int, ...]:
     return tuple(seed for seed in selection.losses(point) if seed not in used)
 
 
+def shown_losses(selection: Selection, point: GridPoint) -> dict[int, float]:
+    """Loss of each seed that tables show of a point (nats a token, +inf where diverged).
+
+    Of an arm's best point these are the seeds that did not choose it, as soon as every arm has some (METHOD 4.4).
+    """
+    losses = selection.losses(point)
+    fresh = {arm: fresh_seeds(selection, best) for arm, best in selection.best.items()}
+    if point is not selection.best[point.arm] or not all(fresh.values()):
+        return losses
+    return {seed: loss for seed, loss in losses.items() if seed in fresh[point.arm]}
+
+
 def further_seeds(selection: Selection, count: int) -> tuple[int, ...]:
     """`count` seeds that chose no arm's point: the first above all tuning seeds, so the same ones every time.
 
@@ -170,10 +182,12 @@ def winners_curse(points: int, sigma_nats: float, seeds: int) -> float:
 
 
 def cross(selection: Selection, arm: str) -> Cross:
-    """The baseline and an arm, each at its own optimum and at the other's, on the shown split."""
+    """The baseline and an arm, each at its own optimum and at the other's, on the shown split and the seeds of all."""
     base, other = selection.reference, selection.best[arm]
     there = _same_settings(selection.points[base.arm], other), _same_settings(selection.points[arm], base)
-    return Cross(*(_mean(selection.losses(p)) if p else None for p in (base, *there, other)))
+    found = [selection.losses(p) if p else None for p in (base, *there, other)]
+    common = set.intersection(*(set(losses) for losses in found if losses is not None))
+    return Cross(*(_mean({s: losses[s] for s in common}) if losses else None for losses in found))
 
 
 def median_loss(selection: Selection, arm: str) -> float | None:

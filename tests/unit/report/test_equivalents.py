@@ -43,11 +43,27 @@ def test_an_imported_variant_is_no_control_by_its_size(fake):
     assert [row.arm for row in table.rows] == ["nonlinear-q"]
 
 
-def test_one_seed_bounds_nothing(fake):
-    source = fake.sized((1,))
+def one_seed(source):
     source.record = replace(source.record, members=tuple(m for m in source.record.members if m.run.seed == 0))
-    (row,) = equivalents.read(source).rows
+    return source
+
+
+@pytest.mark.parametrize("controls", [(), ((1,),)], ids=["three sizes", "two sizes"])
+def test_one_seed_bounds_nothing(fake, controls):
+    (row,) = equivalents.read(one_seed(fake.sized(*controls))).rows
     assert row.ratio_interval == (0.0, float("inf"))
+
+
+def test_a_known_sigma_bounds_what_one_seed_does_not(fake):
+    narrow, wide = (equivalents.read(one_seed(fake.sized()), None, sigma).rows[0] for sigma in (0.001, 0.004))
+    low, high = narrow.ratio_interval
+    assert low < narrow.ratio < high
+    assert wide.ratio_interval.low < low - 0.01 < high + 0.01 < wide.ratio_interval.high
+
+
+def test_a_given_sigma_takes_the_place_of_the_seeds_own(fake):
+    (own,), (given,) = (equivalents.read(fake.sized(), None, sigma).rows for sigma in (None, 0.05))
+    assert given.ratio_interval.high > own.ratio_interval.high
 
 
 @pytest.mark.parametrize("form", FORMATS)

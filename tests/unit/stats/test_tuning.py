@@ -8,6 +8,7 @@ import pytest
 
 from nlq.core.errors import NlqError
 from nlq.core.run import State
+from nlq.stats.compare import compare
 from nlq.stats.selection import load
 from nlq.stats.tuning import (
     Tuned,
@@ -19,6 +20,7 @@ from nlq.stats.tuning import (
     further_seeds,
     median_loss,
     optimum,
+    shown_losses,
     tuning_loss,
     winners_curse,
 )
@@ -69,16 +71,40 @@ def test_a_diverged_neighbour_closes_the_grid(fake):
     assert (found.tuned, found.bowl) == (Tuned.INTERIOR, None)
 
 
-def test_fresh_seeds_confirm_and_do_not_tune(fake):
+def confirmed(fake):
+    """A sweep whose chosen points have the seeds 7 and 8 besides those that tuned."""
     source = fake.make(rates=(1e-3, 2e-3, 4e-3))
     more = fake.make([replace(a, seeds=(7, 8)) for a in fake.ARMS], rates=(2e-3,))
     for member in more.record.members:
         run = replace(member.run, run_id=f"fresh-{member.run.run_id}")
         source.rows[run.run_id] = more.rows[member.run.run_id]
         source.record = replace(source.record, members=(*source.record.members, replace(member, run=run)))
-    selection = load(source, None)
+    return load(source, None)
+
+
+def test_fresh_seeds_confirm_and_do_not_tune(fake):
+    selection = confirmed(fake)
     assert str(budget(selection.points["identity"])) == "3 points × 2 seeds"
     assert fresh_seeds(selection, selection.best["identity"]) == (7, 8)
+
+
+def test_tables_show_confirmed_points_on_fresh_seeds_alone(fake):
+    selection = confirmed(fake)
+    best = selection.best["identity"]
+    other = next(p for p in selection.points["identity"] if p is not best)
+    assert set(shown_losses(selection, best)) == set(compare(selection, best).seeds) == {7, 8}
+    assert set(shown_losses(selection, other)) == set(compare(selection, other).seeds) == {0, 1}
+    unconfirmed = load(fake.make(rates=(1e-3, 2e-3)), None)
+    assert set(shown_losses(unconfirmed, unconfirmed.reference)) == {0, 1}
+
+
+def test_the_cross_compares_seeds_that_all_four_have(fake):
+    selection = confirmed(fake)
+    other = next(p for p in selection.points["identity"] if p is not selection.best["identity"])
+    moved = replace(selection, best={**selection.best, "identity": other})
+    losses = selection.losses(selection.reference)
+    assert set(losses) == {0, 1, 7, 8}
+    assert cross(moved, "identity").base_at_base == pytest.approx((losses[0] + losses[1]) / 2)
 
 
 def test_further_seeds_are_the_same_every_time(fake):

@@ -138,7 +138,7 @@ def _attempt(queue: Queue, order: Order, options: argparse.Namespace, asked: Sig
     if not queue.launched(order.attempt, this_process()):
         _say("this attempt has ended already; stopping")
         return EXIT_FAILED
-    _say(f"run {order.run_id}, attempt {order.attempt}, seed {order.spec.seed}, {order.spec.train.steps} steps")
+    _say(f"run {order.run_id}, seed {order.spec.seed}, {order.spec.train.steps} steps")
     try:
         outcome = _train(queue, order, options, asked)
     except StaleAttemptError as error:

@@ -286,12 +286,13 @@ def _without_replicates(finding: Finding) -> bool:
 
 def _badges(selection: Selection, point: GridPoint, found: Effect | None, fresh: tuple[int, ...]) -> Iterator[str]:
     if found:
-        n = len(found.seeds)
-        yield f"{plural(n, 'seed')}, {'confirmed' if len(fresh) == n else 'not confirmed on fresh ones'}"
+        n, chose = len(found.seeds), any(len(selection.points[p.arm]) > 1 for p in (selection.reference, point))
+        how = "not confirmed on fresh ones" if len(fresh) < n else "confirmed" if chose else "nothing to choose"
+        yield f"{plural(n, 'seed')}, {how}"
     base = optimum(selection, selection.sweep.baseline).tuned
     yield "baseline tuned" if base == Tuned.INTERIOR else "baseline not tuned"
     yield _count_badge(selection, point)
-    speeds = [[t.member.run.tokens_per_s for t in p.traces] for p in (selection.reference, point)]
+    speeds = [[t.member.run.tokens_per_s for t in selection.counted(p)] for p in (selection.reference, point)]
     yield "speed measured" if all(all(s) for s in speeds) else "speed not measured"
     yield "downstream not measured"
     ours, theirs = (in_words(p) for p in (point, selection.reference))

@@ -83,4 +83,4 @@ def settings(point: Mapping[str, Any]) -> str:
 
 def plural(count: int, noun: str) -> str:
     """The count with its noun: "1 run", "2 runs"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -15,6 +15,9 @@ from nlq.stats.printing import plural
 HUBER = 1e-3
 """Log residuals beyond this count linearly."""
 FEWEST_POINTS = 6
+FEWEST_VALUES = 3
+"""Different sizes, and different lengths, below which an exponent cannot be found."""
+
 SCANT_POINTS = 20
 """Below so many, say that the fit is not to be trusted; even 240 leave A ± 125 and B ± 1,293."""
 DRAWS = 4000
@@ -65,8 +68,8 @@ def fit_surface(params: Sequence[float], tokens: Sequence[float], losses_nats: S
         )
     if not (np.isfinite(data).all() and (data > 0).all()):
         raise NlqError("parameters, tokens and losses must be above 0")
-    _refuse_one(data[0], "N: A and α", "sizes")
-    _refuse_one(data[1], "D: B and β", "lengths")
+    _refuse_few(data[0], "N", "A and α", "sizes")
+    _refuse_few(data[1], "D", "B and β", "lengths")
     logs = np.log(data)
     found = min((_descend(logs, np.array(start)) for start in _STARTS), key=lambda p: _objective(p, logs)[0])
     value = _objective(found, logs)[0]
@@ -74,10 +77,12 @@ def fit_surface(params: Sequence[float], tokens: Sequence[float], losses_nats: S
     return Surface(math.exp(a), math.exp(b), math.exp(e), alpha, beta, value, data.shape[1])
 
 
-def _refuse_one(values: Floats, what: str, others: str) -> None:
-    """Where an axis has one value, its part of the surface cannot be told from E."""
-    if len(np.unique(values)) == 1:
-        raise NlqError(f"all points have one {what} cannot be fitted", f"add points of other {others}")
+def _refuse_few(values: Floats, axis: str, unknown: str, others: str) -> None:
+    """Where an axis has one value its part of the surface cannot be told from E, where two its exponent cannot."""
+    found = len(np.unique(values))
+    if found < FEWEST_VALUES:
+        known = f"one {axis}" if found == 1 else f"two values of {axis}"
+        raise NlqError(f"all points have {known}: {unknown} cannot be fitted", f"add points of other {others}")
 
 
 def _descend(logs: Floats, start: Floats) -> Floats:

@@ -71,9 +71,10 @@ def test_few_points_warn_and_too_few_are_refused(nlq, tmp_path):
     [
         (7, 1, "one D: B and β cannot be fitted", "other lengths"),
         (1, 7, "one N: A and α cannot be fitted", "other sizes"),
+        (7, 2, "two values of D: B and β cannot be fitted", "other lengths"),
     ],
 )
-def test_one_size_or_one_length_is_refused(nlq, tmp_path, sizes, lengths, message, hint):
+def test_too_few_sizes_or_lengths_are_refused(nlq, tmp_path, sizes, lengths, message, hint):
     rows = [(a, b, STATED.loss(a, b)) for a, b in zip(*_grid(sizes, lengths), strict=True)]
     done = nlq("report", "--surface", "--points", _csv(tmp_path, rows))
     assert (done.code, message in done.err, hint in done.err) == (2, True, True)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
+from nlq.core.errors import NlqError
 from nlq.plots._curves import Curve, Floats, last_step, limits, validation
 from nlq.plots._layout import Key, finish, key_of
 from nlq.plots._lines import DOTS, diverged_handle, draw_curve, handle, sign
@@ -43,18 +44,18 @@ class Axis(NamedTuple):
     label: str
 
 
-def gather(selection: Selection, cost: Cost, lack: str) -> Against:
-    """Each arm's curve over its cost; arms without are named in the footer as `lack` ("FLOPs not known")."""
+def gather(selection: Selection, cost: Cost, lack: str, empty: NlqError) -> Against:
+    """Each arm's curve over its cost; arms without are named in the footer as `lack` ("FLOPs not known").
+
+    Raises `empty` where there is no curve at all.
+    """
     lines = tuple(_line(selection, point, cost) for point in selection.best.values())
+    if not any(map(_drawn, lines)):
+        raise empty
     missing = [point.label for point, line in zip(selection.best.values(), lines, strict=True) if not _drawn(line)]
     told = footer(selection, any(line.loss.seeds > 1 for line in lines))
     told += "\ncompare ends: before its end a curve has not decayed"
     return Against(selection.sweep.baseline, lines, told + (f"\n{lack}: {', '.join(missing)}" if missing else ""))
-
-
-def is_empty(data: Against) -> bool:
-    """Whether there is no curve."""
-    return not any(map(_drawn, data.lines))
 
 
 def furthest(data: Against) -> float:

@@ -19,12 +19,11 @@ SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 def read(reader: Source, sweep: str | None = None) -> Against:
     """Read each arm's curve. Raises NlqError when none has evaluations and known FLOPs, or as `load` does."""
     selection = load(reader, sweep)
-    data = _against.gather(selection, training_flops, "no evaluation, or FLOPs not known")
-    if _against.is_empty(data):
-        raise NlqError(
-            f'sweep "{selection.sweep.name}": no arm has an evaluation and a known number of FLOPs a token',
-            "nlq status; of imported runs give train.batch_tokens and the model's whole shape",
-        )
+    empty = NlqError(
+        f'sweep "{selection.sweep.name}": no arm has an evaluation and a known number of FLOPs a token',
+        "nlq status; of imported runs give train.batch_tokens and the model's whole shape",
+    )
+    data = _against.gather(selection, training_flops, "no evaluation, or FLOPs not known", empty)
     return data._replace(footer=f"{data.footer}\nFLOPs: matrix products, forward and backward, attention uncut")
 
 

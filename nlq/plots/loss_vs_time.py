@@ -1,12 +1,15 @@
 """Validation loss against recorded seconds of training, each arm at its best point."""
 
+from collections.abc import Sequence
+
 from matplotlib.figure import Figure
 
 from nlq.core.errors import NlqError
 from nlq.plots import _against
 from nlq.plots._against import Against, Axis
+from nlq.plots._curves import Floats
 from nlq.stats.cost import training_seconds
-from nlq.stats.selection import load
+from nlq.stats.selection import GridPoint, load
 from nlq.stats.source import Source
 
 TITLE = "validation loss against recorded time of training, each arm at its best point"
@@ -19,16 +22,15 @@ def read(reader: Source, sweep: str | None = None) -> Against:
     """Read each arm's curve. Raises NlqError when none has evaluations and recorded times, or as `load` does."""
     selection = load(reader, sweep)
     updates = reader.steps([t.member.run.run_id for point in selection.best.values() for t in point.traces])
-    data = _against.gather(
-        selection,
-        lambda point, steps: training_seconds(updates, point.traces, steps),
-        "no evaluation or no recorded time",
+    empty = NlqError(
+        f'sweep "{selection.sweep.name}": no arm has an evaluation and recorded times (imported runs have none)',
+        "nlq status, or --sweep with one that was trained here",
     )
-    if _against.is_empty(data):
-        raise NlqError(
-            f'sweep "{selection.sweep.name}": no arm has an evaluation and recorded times (imported runs have none)',
-            "nlq status, or --sweep with one that was trained here",
-        )
+
+    def seconds(point: GridPoint, steps: Sequence[float]) -> Floats | None:
+        return training_seconds(updates, point.traces, steps)
+
+    data = _against.gather(selection, seconds, "no evaluation or no recorded time", empty)
     return data._replace(footer=f"{data.footer}\ntime of training steps, evaluations not counted: means over seeds")
 
 

@@ -19,6 +19,17 @@ def training_flops(point: GridPoint, steps: Sequence[float]) -> Floats | None:
     return np.asarray(steps, dtype=float) * float(run.flops_per_token) * float(tokens)
 
 
+def clock(updates: pd.DataFrame) -> Floats:
+    """Seconds that one run had spent on updates before each step, from step 0 on, evaluations not counted.
+
+    `updates` has columns step and step_ms, by step. It ends where a step is missing or was not timed.
+    """
+    steps, spent = updates["step"].to_numpy(), updates["step_ms"].to_numpy(dtype=float)
+    known = (steps == np.arange(len(steps))) & np.isfinite(spent)
+    end = len(known) if known.all() else int(np.argmin(known))
+    return np.concatenate([[0.0], np.cumsum(spent[:end])]) / 1000
+
+
 def training_seconds(updates: pd.DataFrame, traces: Iterable[Trace], steps: Sequence[float]) -> Floats | None:
     """Seconds that the first `steps` updates took, evaluations not counted: the mean over the runs that recorded them.
 
@@ -26,8 +37,7 @@ def training_seconds(updates: pd.DataFrame, traces: Iterable[Trace], steps: Sequ
     """
     wanted, kept = np.asarray(steps, dtype=float), []
     for trace in traces:
-        own = updates[updates["run_id"] == trace.member.run.run_id].sort_values("step")
-        spent = np.concatenate([[0.0], np.cumsum(own["step_ms"].to_numpy(dtype=float))]) / 1000
+        spent = clock(updates[updates["run_id"] == trace.member.run.run_id].sort_values("step"))
         if wanted.size and wanted.max() < len(spent):
             kept.append(spent[wanted.astype(int)])
     return np.mean(kept, axis=0) if kept else None

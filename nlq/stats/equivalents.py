@@ -151,11 +151,12 @@ def local_fit(
     if not alpha > 0:
         raise NlqError(f"larger controls are not better (exponent {alpha:.4f}): no equivalent parameters")
     inside = min(losses_nats) <= variant_nats <= max(losses_nats)
-    ends = Interval(0.0, math.inf) if draws_BA is None else _percentiles(_fits(params, draws_BA, floor_nats)[1])
+    ends = Interval(0.0, math.inf) if draws_BA is None else percentiles(_fits(params, draws_BA, floor_nats)[1])
     return Equivalent(float(ratio), ends, float(alpha), len(params), max(params) / params[0], inside)
 
 
-def _percentiles(ratios_B: Floats) -> Interval:
+def percentiles(ratios_B: Floats) -> Interval:
+    """The 95 % interval of resampled ratios, which may be infinite: ends are ratios that were drawn."""
     low, high = (float(np.quantile(ratios_B, q, method="nearest")) for q in (0.025, 0.975))
     return Interval(low, high)
 

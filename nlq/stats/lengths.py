@@ -15,6 +15,7 @@ from nlq.stats.alike import other_length
 from nlq.stats.calibrated import sigma_for
 from nlq.stats.documents import Block, block, whole
 from nlq.stats.effects import Interval
+from nlq.stats.equivalents import percentiles
 from nlq.stats.families import joint_draws
 from nlq.stats.paired import Floats
 from nlq.stats.selection import GridPoint, Selection, tuning_seeds
@@ -164,7 +165,7 @@ def _worth(
     def worth(price: float | None, price_B: Floats | float) -> SpeedUp | None:
         if price is None:
             return None
-        ends = None if unbounded else _ends(ratios_B * price_B)
+        ends = None if unbounded else percentiles(ratios_B * price_B)
         return SpeedUp(ratio * price, ends, len(base), reach * price, inside)
 
     flops = _flops(base[0], arm)
@@ -181,11 +182,6 @@ def _draws(kept: Block, ms_S: Floats | None, sigma: float | None) -> tuple[Float
     if sigma is not None:
         losses_BA = losses_BA + np.random.default_rng(0).normal(0, sigma, losses_BA.shape)
     return losses_BA, draws[:, -2] / draws[:, -1]
-
-
-def _ends(ratios_B: Floats) -> Interval:
-    low, high = (float(np.quantile(ratios_B, q, method="nearest")) for q in (0.025, 0.975))
-    return Interval(low, high)
 
 
 def _flops(base: GridPoint, arm: GridPoint) -> float | None:

@@ -4,9 +4,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from nlq.core.imported import BATCH, TRAIN
+from nlq.stats.cost import clock
 from nlq.stats.effects import delta_ll
 from nlq.stats.printing import settings
 from nlq.stats.selection import GridPoint, Selection, Trace
@@ -98,13 +100,9 @@ def _line(source: Source, selection: Selection, point: GridPoint, trace: Trace, 
 
 
 def _clock(frame: pd.DataFrame) -> tuple[float, ...]:
-    """Seconds spent in training before each step, from step 0 on; only as far as no step is missing."""
-    seconds = [0.0]
-    for expected, (step, milliseconds) in enumerate(zip(frame["step"], frame["step_ms"], strict=True)):
-        if step != expected or not math.isfinite(milliseconds):
-            break
-        seconds.append(seconds[-1] + milliseconds / 1000)
-    return tuple(round(second, 4) for second in seconds) if len(seconds) > 1 else ()
+    """Seconds spent in training before each step, from step 0 on; nothing where no step was timed."""
+    spent = clock(frame)
+    return tuple(np.round(spent, 4).tolist()) if len(spent) > 1 else ()
 
 
 def _at(clock: Sequence[float], step: int) -> float | None:

@@ -61,3 +61,12 @@ def test_units_of_the_axes():
     assert loss_vs_flops.flops_axis(0.0) == (1.0, "Training FLOPs (10⁰)")
     names = [loss_vs_time.time_axis(seconds).label for seconds in (40.0, 400.0, 40_000.0, 400_000.0)]
     assert names == [f"Training time ({name})" for name in ("seconds", "minutes", "hours", "days")]
+
+
+def test_a_run_whose_steps_are_not_all_recorded_has_no_time(fake):
+    """What lacks one update would seem cheaper: the other seed alone counts."""
+    source = fake.make()
+    first = source.table.run_id == "baseline-1-0"
+    source.table.loc[first, "step_ms"] *= 3
+    source.table = source.table[~(first & (source.table.step == 100))]
+    assert list(loss_vs_time.read(source).lines[0].loss.steps) == pytest.approx([0.45 * k for k in range(7)])

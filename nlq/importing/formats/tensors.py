@@ -70,7 +70,10 @@ def _checked(path: Path, loaded: Any, kind: type) -> list[list[float]]:
 
 
 def _refuse_bombs(path: Path) -> None:
-    """Only the form that torch.save writes: a zip file whose parts are stored as they are."""
+    """Only the form that torch.save writes: a zip file whose parts are stored as they are.
+
+    Besides its own error, zipfile raises ValueError and NotImplementedError of headers that were tampered with.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             inside = archive.infolist()

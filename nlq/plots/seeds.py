@@ -14,7 +14,6 @@ from nlq.stats.printing import loss
 from nlq.stats.seeds import Mean, summarise
 from nlq.stats.selection import GridPoint, Selection, load
 from nlq.stats.source import Source
-from nlq.stats.tuning import fresh_seeds
 
 TITLE = "final validation losses of all seeds, each arm at its best point, means marked"
 
@@ -51,7 +50,7 @@ def _row(selection: Selection, point: GridPoint) -> Row:
     """Seeds that chose the point flatter it, so they are hollow."""
     losses = selection.losses(point)
     finite = {seed: value for seed, value in sorted(losses.items()) if math.isfinite(value)}
-    mean, fresh = summarise(losses.values()), set(fresh_seeds(selection, point))
+    mean, fresh = summarise(losses.values()), set(selection.fresh_seeds(point))
     return Row(
         point.arm, point.label, finite, mean, len(losses) - len(finite), _note(point, mean),
         frozenset(finite) - fresh,

@@ -14,7 +14,6 @@ from nlq.stats.printing import loss, percent, plain, plural, rate, setting
 from nlq.stats.seeds import Mean, summarise
 from nlq.stats.selection import GridPoint, Selection, load
 from nlq.stats.source import Source
-from nlq.stats.tuning import shown_losses
 
 FRESH_ALONE = "best points are shown on fresh seeds alone, which did not choose them"
 TITLE = "Table 1: each arm against the baseline"
@@ -103,15 +102,14 @@ def _footer(selection: Selection) -> Iterator[str]:
     yield where(selection)
     if any(len(selection.counted(p)) > 1 for p in selection.best.values()):
         yield "± is the sd over n seeds; Δ are paired by seed with the baseline's best point"
-    if any(shown_losses(selection, p).keys() != selection.losses(p).keys() for p in selection.best.values()):
+    if any(len(selection.shown_traces(p)) < len(p.traces) for p in selection.best.values()):
         yield FRESH_ALONE
 
 
 def _row(selection: Selection, point: GridPoint) -> Row:
     reference = point is selection.reference
     params, base_params = _params(point), _params(selection.reference)
-    losses = shown_losses(selection, point)
-    left_out = selection.losses(point).keys() - losses.keys()
+    losses = selection.shown_losses(point)
     mean = summarise(losses.values())
     value = None if point.diverged else mean
     change = None if reference else compare(selection, point)
@@ -131,7 +129,7 @@ def _row(selection: Selection, point: GridPoint) -> Row:
         **_differences(change),
         n_seeds=len(losses),
         seeds=tuple(losses),
-        run_ids=tuple(trace.member.run.run_id for trace in point.traces if trace.seed not in left_out),
+        run_ids=tuple(trace.member.run.run_id for trace in selection.shown_traces(point)),
         matched=change.matched if change else None if point.imported else True,
         point=dict(point.settings),
         is_reference=reference,

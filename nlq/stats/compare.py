@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from nlq.stats.effects import Interval
 from nlq.stats.seeds import Mean, ll_interval, paired_difference, ppx_interval, summarise
 from nlq.stats.selection import GridPoint, Hashes, Selection
-from nlq.stats.tuning import shown_losses
 
 UNKNOWN = "data order and evaluation windows are not known"
 """Of runs that were made elsewhere."""
@@ -51,9 +50,10 @@ class Comparison:
 
 def compare(selection: Selection, point: GridPoint) -> Comparison:
     """`point` against the baseline's best point at the compared step, on the shown split."""
-    other = shown_losses(selection, point)
-    base = shown_losses(selection, selection.reference)
-    base = base if base.keys() & other.keys() else selection.losses(selection.reference)
+    other = selection.shown_losses(point)
+    base = selection.shown_losses(selection.reference)
+    if not base.keys() & other.keys():  # a point that was not chosen has no fresh seed: it meets the tuning seeds
+        base = selection.losses(selection.reference)
     seeds = tuple(sorted(base.keys() & other.keys()))
     matched = _matched(selection, point, seeds) if seeds else None
     if not all(math.isfinite(loss) for loss in [*base.values(), *other.values()]):

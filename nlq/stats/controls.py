@@ -25,7 +25,6 @@ from nlq.stats.lengths import lengths, undecayed
 from nlq.stats.paired import Floats
 from nlq.stats.selection import GridPoint, Selection
 from nlq.stats.source import Source
-from nlq.stats.tuning import shown_losses
 
 NO_CONTROL = "no control: no arm differs from the baseline in size alone"
 
@@ -108,7 +107,7 @@ def _worth(
 
 def _table(selection: Selection, points: Sequence[GridPoint]) -> tuple[list[int], Floats]:
     """Seeds that all points have, and their losses, (A, S) in nats a token."""
-    losses = [shown_losses(selection, p) for p in points]
+    losses = [selection.shown_losses(p) for p in points]
     seeds = sorted(set.intersection(*(set(found) for found in losses)))
     return seeds, np.array([[found[seed] for seed in seeds] for found in losses])
 

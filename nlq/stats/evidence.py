@@ -28,7 +28,7 @@ from nlq.stats.passes import in_words
 from nlq.stats.printing import plural
 from nlq.stats.selection import GridPoint, Selection, load
 from nlq.stats.source import Source
-from nlq.stats.tuning import Budget, Optimum, Tuned, budget, fresh_seeds, optimum, winners_curse
+from nlq.stats.tuning import Budget, Optimum, Tuned, budget, optimum, winners_curse
 from nlq.stats.verdict import Case, Verdict, Word, decide
 
 CONFIDENCE, TOST_CONFIDENCE = 0.95, 0.90
@@ -141,7 +141,7 @@ def _corrected(source: Source, selection: Selection, finding: Finding) -> Findin
 def _pair(source: Source, selection: Selection, point: GridPoint) -> tuple[Scores, Scores]:
     """Scores of the baseline's and the arm's best point; fresh seeds only, where both have some."""
     both = selection.reference, point
-    fresh = [set(fresh_seeds(selection, p)) for p in both]
+    fresh = [set(selection.fresh_seeds(p)) for p in both]
     keep: list[set[int]] = fresh if all(fresh) else [set(selection.losses(p)) for p in both]
     ours, theirs = (_scores(source, selection, p, seeds) for p, seeds in zip(both, keep, strict=True))
     return ours, theirs
@@ -232,7 +232,7 @@ def _documents(pair: tuple[Scores, Scores], found: Effect | None) -> Clusters | 
 
 def _fresh(selection: Selection, point: GridPoint, pair: tuple[Scores, Scores]) -> tuple[int, ...]:
     """Seeds behind the effect that are fresh on both sides (for Welch, as many as the arm with fewer)."""
-    mine, base = (set(fresh_seeds(selection, p)) for p in (point, selection.reference))
+    mine, base = (set(selection.fresh_seeds(p)) for p in (point, selection.reference))
     common = tuple(sorted(mine & base & pair[0].keys() & pair[1].keys()))
     return common or (tuple(sorted(mine))[: len(base)] if not pair[0].keys() & pair[1].keys() else ())
 

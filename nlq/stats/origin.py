@@ -122,9 +122,9 @@ def _imported(selection: Selection) -> Iterator[str]:
 
 
 def _unpaired(selection: Selection) -> Iterator[str]:
-    base = selection.losses(selection.reference)
+    base = selection.shown_losses(selection.reference)
     for arm in _others(selection):
-        own = selection.losses(selection.best[arm])
+        own = selection.shown_losses(selection.best[arm])
         common = base.keys() & own.keys()
         if base and own and not common:
             yield f"{arm}: no seed in common with the baseline, so no difference"

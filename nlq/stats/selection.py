@@ -7,6 +7,7 @@ evaluated on one set only ("val") use that for both. A diverged run has loss +in
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from nlq.core.errors import NlqError
@@ -137,6 +138,31 @@ class Selection:
         """Losses that the choice among an arm's points rests on: of its tuning seeds, on the select split."""
         seeds = tuning_seeds(self.points[point.arm])
         return {seed: loss for seed, loss in self.losses(point, self.at.select_split).items() if seed in seeds}
+
+    def fresh_seeds(self, point: GridPoint) -> tuple[int, ...]:
+        """Seeds of the point that did not choose it: those of no other point of its arm, or all without another."""
+        others = (p for p in self.points[point.arm] if p is not point)
+        used = {trace.seed for other in others for trace in other.traces}
+        return tuple(seed for seed in self.losses(point) if seed not in used)
+
+    def shown_losses(self, point: GridPoint) -> dict[int, float]:
+        """Loss of each seed that tables show of a point (nats a token, +inf where diverged).
+
+        Of an arm's best point these are the seeds that did not choose it, as soon as every arm has some (METHOD 4.4).
+        """
+        confirmed = self._confirmed.get(point.arm) if point is self.best[point.arm] else None
+        return {seed: x for seed, x in self.losses(point).items() if confirmed is None or seed in confirmed}
+
+    def shown_traces(self, point: GridPoint) -> tuple[Trace, ...]:
+        """The point's runs but those whose losses tables leave out, as `shown_losses` says."""
+        left_out = self.losses(point).keys() - self.shown_losses(point).keys()
+        return tuple(trace for trace in point.traces if trace.seed not in left_out)
+
+    @cached_property
+    def _confirmed(self) -> Mapping[str, frozenset[int]]:
+        """Fresh seeds of each arm's best point; nothing while an arm has none. Asked for at every point of a table."""
+        fresh = {arm: frozenset(self.fresh_seeds(point)) for arm, point in self.best.items()}
+        return fresh if all(fresh.values()) else {}
 
 
 def tuning_seeds(points: Sequence[GridPoint]) -> frozenset[int]:

@@ -76,25 +76,6 @@ def budget(points: Sequence[GridPoint]) -> Budget:
     return Budget(len(points), len(tuning_seeds(points)))
 
 
-def fresh_seeds(selection: Selection, point: GridPoint) -> tuple[int, ...]:
-    """Seeds of the point that did not choose it: those of no other point of its arm, or all where it has no other."""
-    others = (p for p in selection.points[point.arm] if p is not point)
-    used = {trace.seed for other in others for trace in other.traces}
-    return tuple(seed for seed in selection.losses(point) if seed not in used)
-
-
-def shown_losses(selection: Selection, point: GridPoint) -> dict[int, float]:
-    """Loss of each seed that tables show of a point (nats a token, +inf where diverged).
-
-    Of an arm's best point these are the seeds that did not choose it, as soon as every arm has some (METHOD 4.4).
-    """
-    losses = selection.losses(point)
-    fresh = {arm: fresh_seeds(selection, best) for arm, best in selection.best.items()}
-    if point is not selection.best[point.arm] or not all(fresh.values()):
-        return losses
-    return {seed: loss for seed, loss in losses.items() if seed in fresh[point.arm]}
-
-
 def further_seeds(selection: Selection, count: int) -> tuple[int, ...]:
     """`count` seeds that chose no arm's point: the first above all tuning seeds, so the same ones every time.
 

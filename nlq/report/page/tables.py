@@ -80,12 +80,13 @@ def tables(source: Source, found: Evidence) -> tuple[Shown, ...]:
     worth, tuned = equivalents.of(source, selection, found.sigma_nats), budgets.of(selection)
     both = tuple(_judged(selection, findings, row.shown.arm) for row in table.rows)
     points = replace(table1.sheet(every), title=f"Every point of the grid ({every.sweep})")
+    whole = run_ids([selection.reference])  # a point that was not chosen is compared with the seeds that it shares
     return (
         Shown("table1-evidence", judged.sheet(table), both),
-        Shown("table1", table1.sheet(first), tuple(_row(selection, row.run_ids) for row in first.rows)),
+        Shown("table1", table1.sheet(first), tuple(_row(_shown(selection), row.run_ids) for row in first.rows)),
         Shown("evidence", evidence.sheet(evidence.of(found)), tuple(_of(selection, f) for f in found.findings)),
         *_whys(found),
-        Shown("every-point", points, tuple(_row(selection, row.run_ids) for row in every.rows)),
+        Shown("every-point", points, tuple(_row(whole, row.run_ids) for row in every.rows)),
         Shown("budgets", budgets.sheet(tuned), tuple(Behind(row.run_ids, row.run_ids) for row in tuned.rows)),
         Shown("equivalents", equivalents.sheet(worth), _worth(selection, [row.arm for row in worth.rows])),
     )
@@ -101,21 +102,26 @@ def _whys(found: Evidence) -> Iterator[Shown]:
 def _judged(selection: Selection, findings: Mapping[str, Finding], arm: str) -> Behind:
     if arm in findings:
         return _of(selection, findings[arm])
-    own = run_ids([selection.best[arm]])
+    own = _shown(selection, selection.best[arm])
     return Behind(own, own)
 
 
 def _of(selection: Selection, finding: Finding) -> Behind:
     """Behind a difference stand the seeds of the effect, on both sides; all of them where there is none."""
     seeds = finding.effect.seeds if finding.effect else None
-    return Behind(run_ids([finding.point]), run_ids([selection.reference, finding.point], seeds))
+    return Behind(_shown(selection, finding.point), run_ids([selection.reference, finding.point], seeds))
 
 
-def _row(selection: Selection, own: tuple[str, ...]) -> Behind:
-    base = run_ids([selection.reference])
+def _shown(selection: Selection, *points: GridPoint) -> tuple[str, ...]:
+    """The runs behind the losses that tables show of some best points; of the baseline's where none is named."""
+    return tuple(t.member.run.run_id for p in points or (selection.reference,) for t in selection.shown_traces(p))
+
+
+def _row(base: tuple[str, ...], own: tuple[str, ...]) -> Behind:
     return Behind(own, own if own == base else (*base, *own))
 
 
 def _worth(selection: Selection, arms: Iterable[str]) -> tuple[Behind, ...]:
     sizes: list[GridPoint] = controls(selection)
-    return tuple(Behind(run_ids([p]), run_ids([*sizes, p])) for p in (selection.best[arm] for arm in arms))
+    points = (selection.best[arm] for arm in arms)
+    return tuple(Behind(_shown(selection, p), _shown(selection, *sizes, p)) for p in points)

@@ -15,15 +15,7 @@ TUNING, FRESH = (0, 1), (10, 11, 12, 13, 14)
 
 
 def _confirmed(fake, arms=None, fresh=FRESH):
-    """A grid tuned with two seeds, and fresh seeds of the best point."""
-    arms = arms or fake.ARMS
-    source = fake.make([replace(a, seeds=TUNING) for a in arms], rates=RATES)
-    more = fake.make([replace(a, seeds=fresh, points=()) for a in arms], rates=(2e-3,))
-    for member in more.record.members:
-        run = replace(member.run, run_id=f"fresh-{member.run.run_id}")
-        source.rows[run.run_id] = more.rows[member.run.run_id]
-        source.record = replace(source.record, members=(*source.record.members, replace(member, run=run)))
-    return source
+    return fake.confirmed(arms or fake.ARMS, fresh)
 
 
 def _rows(source, **options):

@@ -128,6 +128,16 @@ def test_every_cell_has_runs_behind_it(fake):
     assert dict(page.measured)["machine"] == "host, cpu, 1 thread"
 
 
+def test_confirmed_numbers_have_fresh_runs_alone_behind_them(fake):
+    """A point that was not chosen keeps the runs that it has, and those of the baseline that it is compared with."""
+    page = read(fake.confirmed())
+    shown = {table.key: table for table in page.tables}
+    for key in ("table1-evidence", "table1", "evidence", "why-1"):
+        assert all(run_id.startswith("fresh-") for row in shown[key].behind for run_id in row.both), key
+        assert all(set(row.own) <= set(row.both) for row in shown[key].behind), key
+    assert "baseline-0-0" in shown["every-point"].behind[0].own
+
+
 def test_table_1_with_evidence_in_every_format(fake):
     table = judged.of(gather(fake.make()))
     sheet = judged.sheet(table)

@@ -95,6 +95,19 @@ def make(arms=ARMS, name="wd-lr-grid", steps=300, every=50, rates=(1e-3, 2e-3), 
     return Fake(record, rows, pd.concat(frames) if frames else pd.DataFrame())
 
 
+def confirmed(arms=ARMS, fresh=(7, 8)) -> Fake:
+    """Three learning rates tuned with the seeds 0 and 1, and fresh seeds of the best one."""
+    source = make([replace(arm, seeds=(0, 1)) for arm in arms], rates=(1e-3, 2e-3, 4e-3))
+    more = make([replace(arm, seeds=fresh, points=()) for arm in arms], rates=(2e-3,))
+    members = []
+    for member in more.record.members:
+        run = replace(member.run, run_id=f"fresh-{member.run.run_id}")
+        source.rows[run.run_id] = more.rows[member.run.run_id]
+        members.append(replace(member, run=run))
+    source.record = replace(source.record, members=(*source.record.members, *members))
+    return source
+
+
 def sized(sizes=(1, 2), gains=(0.02,)) -> Fake:
     """The baseline with wider feed-forwards, each a little better, and arms with another query map and these gains."""
     wider = {1: ("a", 0.0276, 10_616_832, 4.75), 2: ("b", 0.037, 14_155_776, 5.0), 3: ("c", 0.09, 56_623_104, 8.0)}

@@ -1,11 +1,13 @@
 """Several arms together: Holm's known answer, Dunnett's constants, the joint bootstrap."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from nlq.stats.evidence import _adjusted, _Joint
 from nlq.stats.families import correlation, critical, holm, joint_draws, joint_p
 
 
@@ -13,6 +15,11 @@ def test_holms_known_answer():
     assert holm([0.001, 0.01, 0.03, 0.04]) == pytest.approx([0.004, 0.03, 0.06, 0.06])
     assert holm([0.04, 0.001, 0.03, 0.01]) == pytest.approx([0.06, 0.004, 0.06, 0.03])
     assert holm([0.9, 0.8]) == [1, 1]
+
+
+def test_an_arm_without_a_p_still_counts_in_the_family():
+    effects = [SimpleNamespace(p_value=0.01), None, None, SimpleNamespace(p_value=0.04)]
+    assert _adjusted(effects, _Joint(None, 4)) == pytest.approx([0.04, None, None, 0.12])
 
 
 @pytest.mark.parametrize(("arms", "constant"), [(2, 2.21), (3, 2.35), (5, 2.51)])

@@ -16,11 +16,9 @@ from nlq.stats.tuning import (
     budget,
     cross,
     expected_best,
-    fresh_seeds,
     further_seeds,
     median_loss,
     optimum,
-    shown_losses,
     tuning_loss,
     winners_curse,
 )
@@ -71,35 +69,24 @@ def test_a_diverged_neighbour_closes_the_grid(fake):
     assert (found.tuned, found.bowl) == (Tuned.INTERIOR, None)
 
 
-def confirmed(fake):
-    """A sweep whose chosen points have the seeds 7 and 8 besides those that tuned."""
-    source = fake.make(rates=(1e-3, 2e-3, 4e-3))
-    more = fake.make([replace(a, seeds=(7, 8)) for a in fake.ARMS], rates=(2e-3,))
-    for member in more.record.members:
-        run = replace(member.run, run_id=f"fresh-{member.run.run_id}")
-        source.rows[run.run_id] = more.rows[member.run.run_id]
-        source.record = replace(source.record, members=(*source.record.members, replace(member, run=run)))
-    return load(source, None)
-
-
 def test_fresh_seeds_confirm_and_do_not_tune(fake):
-    selection = confirmed(fake)
+    selection = load(fake.confirmed(), None)
     assert str(budget(selection.points["identity"])) == "3 points × 2 seeds"
-    assert fresh_seeds(selection, selection.best["identity"]) == (7, 8)
+    assert selection.fresh_seeds(selection.best["identity"]) == (7, 8)
 
 
 def test_tables_show_confirmed_points_on_fresh_seeds_alone(fake):
-    selection = confirmed(fake)
+    selection = load(fake.confirmed(), None)
     best = selection.best["identity"]
     other = next(p for p in selection.points["identity"] if p is not best)
-    assert set(shown_losses(selection, best)) == set(compare(selection, best).seeds) == {7, 8}
-    assert set(shown_losses(selection, other)) == set(compare(selection, other).seeds) == {0, 1}
+    assert set(selection.shown_losses(best)) == set(compare(selection, best).seeds) == {7, 8}
+    assert set(selection.shown_losses(other)) == set(compare(selection, other).seeds) == {0, 1}
     unconfirmed = load(fake.make(rates=(1e-3, 2e-3)), None)
-    assert set(shown_losses(unconfirmed, unconfirmed.reference)) == {0, 1}
+    assert set(unconfirmed.shown_losses(unconfirmed.reference)) == {0, 1}
 
 
 def test_the_cross_compares_seeds_that_all_four_have(fake):
-    selection = confirmed(fake)
+    selection = load(fake.confirmed(), None)
     other = next(p for p in selection.points["identity"] if p is not selection.best["identity"])
     moved = replace(selection, best={**selection.best, "identity": other})
     losses = selection.losses(selection.reference)
@@ -118,9 +105,9 @@ def test_further_seeds_are_the_same_every_time(fake):
 
 def test_without_a_choice_every_seed_is_fresh(fake):
     selection = load(fake.make(rates=(2e-3,)), None)
-    assert fresh_seeds(selection, selection.reference) == (0, 1)
+    assert selection.fresh_seeds(selection.reference) == (0, 1)
     chosen = load(fake.make(), None)
-    assert fresh_seeds(chosen, chosen.reference) == ()
+    assert chosen.fresh_seeds(chosen.reference) == ()
 
 
 def test_expected_best():
